@@ -2,6 +2,7 @@
 lines, each function that Python calls takes a turn, and C++ names only Python functions that exist."""
 
 import ast
+import functools
 import graphlib
 import importlib
 import re
@@ -50,8 +51,10 @@ def is_wrong_include(source: str, name: str) -> bool:
     return name == "Python.h" and source != "base/python_api.h"
 
 
-def imports() -> Iterator[Edge]:
+@functools.cache
+def imports() -> list[Edge]:
     """From each file to the modules of the package that it imports, at any place."""
+    edges: list[Edge] = []
     for path in sources(PACKAGE):
         inside = ("partax", *path.relative_to(PACKAGE).parent.parts)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -62,7 +65,8 @@ def imports() -> Iterator[Edge]:
                 start = inside[: len(inside) - node.level + 1] if node.level else ()
                 module = ".".join((*start, *([node.module] if node.module else [])))
                 names = [f"{module}.{alias.name}" for alias in node.names]
-            yield from ((path.relative_to(PACKAGE).as_posix(), name) for name in names if name.startswith("partax"))
+            edges += [(path.relative_to(PACKAGE).as_posix(), name) for name in names if name.startswith("partax")]
+    return edges
 
 
 def is_wrong_import(source: str, name: str) -> bool:

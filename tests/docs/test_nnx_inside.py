@@ -77,7 +77,12 @@ CASES: dict[str, Callable[[nnx.Linear, jax.Array], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+AT_ONCE = ("value_and_grad", "vmap", "scan", "cond")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in AT_ONCE)) for name in CASES]
+)
 def test_it_does_the_same_inside(name: str) -> None:
     actual, expected = (
         (jit(CASES[name])(net, jnp.arange(3.0)), nnx.state(net))

@@ -119,19 +119,17 @@ def example_names(names: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dic
 
 
 @pytest.mark.parametrize("name", sorted(DOCUMENTED))
-def test_a_docstring_opens_with_an_example_that_runs(name: str, example_names: dict[str, Any]) -> None:
-    session = example(inspect.getdoc(DOCUMENTED[name]) or "")
+def test_a_docstring_opens_with_an_example_that_runs_and_explains_the_rest(
+    name: str, example_names: dict[str, Any]
+) -> None:
+    value = DOCUMENTED[name]
+    text = inspect.getdoc(value) or ""
+    session = example(text)
     if "partax.save(" in session:
         pytest.importorskip("safetensors")
     assert session.startswith(">>> "), f"{name}: no `Example:` right after the summary"
     assert len(session.splitlines()) <= LONGEST, name
     run_session(Block(session + "\n", 1, None), example_names, name)
-
-
-@pytest.mark.parametrize("name", sorted(DOCUMENTED))
-def test_a_docstring_explains_each_parameter_the_result_and_real_exceptions(name: str) -> None:
-    value = DOCUMENTED[name]
-    text = inspect.getdoc(value) or ""
     expected = [one.name for one in parameters(name, value)]
     explained = entries(text, "Args") or (entries(text, "Attributes") if isinstance(value, type) else [])
     assert text and (not expected or explained == expected)
@@ -143,8 +141,8 @@ def test_a_docstring_explains_each_parameter_the_result_and_real_exceptions(name
         assert isinstance(kind, type) and issubclass(kind, BaseException), error
 
 
-@pytest.mark.parametrize("name", sorted(CLASSES.keys() - {WRAPPER}))
-def test_each_attribute_of_a_public_class_is_documented(name: str) -> None:
-    listed = entries(inspect.getdoc(CLASSES[name]) or "", "Attributes")
-    for attribute, value in vars(CLASSES[name]).items():
-        assert attribute.startswith("_") or attribute in listed or inspect.getdoc(value), f"{name}.{attribute}"
+def test_each_attribute_of_a_public_class_is_documented() -> None:
+    for name in CLASSES.keys() - {WRAPPER}:
+        listed = entries(inspect.getdoc(CLASSES[name]) or "", "Attributes")
+        for attribute, value in vars(CLASSES[name]).items():
+            assert attribute.startswith("_") or attribute in listed or inspect.getdoc(value), f"{name}.{attribute}"

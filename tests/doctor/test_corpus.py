@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import optax
 import pytest
-from examining import floats, ints
+from examining import floats
 from flax import nnx
-from jax import lax
 
 import partax
 from partax import filter_jit
@@ -64,21 +63,6 @@ def deep_transformer_scanned() -> Call:
 
     blocks = built(lambda key: eqx.filter_vmap(lambda key: Block(key, 768))(jax.random.split(key, 12)))
     return training(blocks, optax.adamw(1e-4), loss, floats(4, 256, 768))
-
-
-@CORPUS.append
-def decoding_with_a_cache() -> Call:
-    """The cache is donated and comes back; the weights stay."""
-
-    def decode(weights: Any, cache: Any, at: Any, x: Any) -> Any:
-        cache = {name: lax.dynamic_update_index_in_dim(cache[name], x @ weights[name], at, 1) for name in cache}
-        scores = jnp.einsum("bd,btd->bt", x @ weights["query"], cache["key"]) / 32
-        seen = jnp.where(jnp.arange(2048) <= at, scores, -jnp.inf)
-        return cache, jnp.einsum("bt,btd->bd", jax.nn.softmax(seen), cache["value"]) @ weights["out"], at + 1
-
-    weights = {name: floats(1024, 1024) for name in ("query", "key", "value", "out")}
-    cache = {name: floats(16, 2048, 1024) for name in ("key", "value")}
-    return jax.jit(decode, donate_argnums=1), (weights, cache, ints(), floats(16, 1024))
 
 
 class Dropped(nnx.Module):

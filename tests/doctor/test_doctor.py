@@ -1,8 +1,14 @@
-"""`partax.doctor` examines any function from arrays or shapes, runs and allocates nothing, and names what fails."""
+"""`partax.doctor` examines any function from arrays or shapes, runs and allocates nothing, and names what fails;
+and a page of its findings is one whole file, in which each finding is text and not code, and which needs no network
+and no script."""
 
+import dataclasses
+import html
 import pickle
+import re
 import resource
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -110,3 +116,41 @@ def test_what_fails_to_trace_is_named_and_has_its_cause(function: Any, args: Any
     with pytest.raises(TypeError, match=rf"`{function.__name__}` raised {error.__name__}.*{words}") as raised:
         partax.doctor(function, *args)
     assert isinstance(raised.value.__cause__, error)
+
+
+# ---- The page.
+
+
+HOSTILE = '<script>alert("1")</script> & {{ 7 * 7 }} \x00 \ud800'
+FINDINGS = (
+    Finding("repeat", "high", __file__, 3, "x = f(x)", "", {"count": 6, "share": 0.935}, "6 times.", "Use `scan`."),
+    Finding("donation", "medium", "", 0, "", f"ws['{HOSTILE}']", {"saved_bytes": 98304}, HOSTILE, f"Mend {HOSTILE}."),
+    Finding("host", "low", f"/a/{HOSTILE}.py", 3, HOSTILE, "x", {"note": HOSTILE}, "x" * 500, "Cast it."),
+)
+
+
+def source_and_text(diagnosis: Diagnosis, folder: Path) -> tuple[str, str]:
+    """A page, which needs no network and no script, and its text without style and without the marks of code."""
+    diagnosis.html(folder / "page.html")
+    source = (folder / "page.html").read_text(encoding="utf-8")
+    assert re.search(r"<(script|link|iframe|img)\b|<[^>]*\s(src|href|srcset|on\w+)=", source) is None
+    text = re.sub(r"<style>.*?</style>|</?(code|strong)\b[^>]*>", "", source, flags=re.DOTALL)
+    return source, " ".join(html.unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def test_each_finding_is_there_as_text_the_worst_first(tmp_path: Path) -> None:
+    diagnosis = partax.doctor(lambda x: x + 1, jnp.ones(256))
+    diagnosis = dataclasses.replace(diagnosis, findings=FINDINGS, name=f"step {HOSTILE}")
+    source, words = source_and_text(diagnosis, tmp_path)
+    for finding in FINDINGS:
+        for part in (finding.message, finding.advice, finding.source, finding.severity, finding.kind, finding.path):
+            # Without what no page may hold, and without the marks of code.
+            text = part.replace("\x00", "\ufffd").replace("\ud800", "\ufffd").replace("`", "")
+            assert " ".join(text.split()) in words, part
+    assert f"{Path(__file__).name}:3 " in words and "argument bytes: 1 KiB" in words
+    assert "share: 94%" in words and "saved bytes: 96 KiB" in words
+    assert re.findall(r'<article class="card (\w+)"', source) == ["high", "medium", "low"]
+
+
+def test_a_page_of_a_healthy_program_says_so(tmp_path: Path) -> None:
+    assert "Nothing was found" in source_and_text(partax.doctor(lambda x: x + 1, jnp.ones(3)), tmp_path)[1]

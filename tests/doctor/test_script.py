@@ -53,10 +53,6 @@ def by_shape(x):
 def by_number(x, n):
     return deep(x) * n
 
-@partax.filter_jit(donate=("x",))
-def by_rate(x, rate):
-    return deep(x) * rate
-
 @partax.filter_jit
 def becomes_strong(x, y):
     return deep(x) * y, y * jnp.float32(2)
@@ -84,7 +80,6 @@ for n in range(3, 8):
     by_shape(jnp.ones((n, n)))
 for n in range(2, 5):
     by_number(jnp.ones((3, 3)), n)
-    by_rate(jnp.ones((3, 3)), float(n))
     by_mode(jnp.ones((3, 3)), mode="aabc"[n - 1], step=n)
     renewed(jnp.ones(n - 1)[0])(jnp.ones((3, 3)))
     _, y = becomes_strong(jnp.ones((3, 3)), y)
@@ -96,7 +91,6 @@ sys.exit(int(sys.argv[1]))
 REASONS = {
     "by_shape": ("low", "x: float32[5,5] -> float32[6,6]", "such as powers of two"),
     "by_number": ("medium", "n: static int 3 -> ", "Pass `n` as an array"),
-    "by_rate": ("medium", "rate: static float 3.0 -> 4.0", "Pass `rate` as an array"),
     "by_mode": ("low", "mode: static str 'b' -> 'c'", "pass few values"),
     "by_renewal": ("medium", "the function was created again", "create the function once"),
     "becomes_strong": ("medium", "y: weak float32 -> float32", "of the same types"),

@@ -12,7 +12,7 @@ import pytest
 import partax
 from conftest import TraceCounter
 from partax import RetraceError, debug, filter_jit
-from trees import Layer, array, assert_same
+from trees import array, assert_same
 
 CHANGE = r"x: float32\[3\] -> float32\[4\]"
 
@@ -122,22 +122,6 @@ def test_a_callable_that_is_not_traced_is_not_limited() -> None:
         jax.jit(f)(array(3))
     with pytest.raises(RetraceError):
         jax.vmap(jax.grad(f))(array(3))
-
-
-def test_the_static_arguments_are_explained_too(traces: TraceCounter) -> None:
-    def step(model: Layer, *rest: Any, **more: Any) -> Any:
-        traces.tick()
-        return model
-
-    f = filter_jit(debug.assert_max_traces(step, max_traces=1))
-    f(Layer(array(2, 2), rate=1.0), 1, k=2)
-    for args, kwargs, expected in [
-        ((Layer(array(2, 2), rate=2.0), 1), {"k": 2}, r"model.rate: static float 1.0 -> 2.0"),
-        ((Layer(array(2, 2), rate=1.0), 3), {"k": 2}, r"rest\[0\]: static int 1 -> 3"),
-    ]:
-        with pytest.raises(RetraceError, match=f"because {expected}"):
-            f(*args, **kwargs)
-    assert traces.count == 1
 
 
 def test_only_callables() -> None:

@@ -289,29 +289,3 @@ def test_a_trace_that_raised() -> None:
         f(X, [True])
     f(X, [True])
     assert "trace 1" in f.report().traces[-1].reason and "raised" in f.report().traces[-1].reason
-
-
-# ---- Where jax.jit or Equinox gives the result of another program.
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "of_jax", "of_equinox"),
-    [
-        (1, True, True, False),
-        (1, Level.LOW, True, False),
-        (0.0, -0.0, False, False),
-        (2j, complex(-0.0, 2), False, False),
-        (Config((1,)), Config((True,)), False, False),
-    ],
-)
-def test_equal_statics_that_a_program_can_tell_apart(before: Any, now: Any, of_jax: bool, of_equinox: bool) -> None:
-    def sees_the_change(jit: Callable[..., Any]) -> bool:
-        space: dict[str, Any] = {}
-        exec(f"def f(x, a): return x + len(repr(a)) + {next(_numbers)}", space)
-        f = jit(space["f"])
-        f(X, before)
-        return bool((f(X, now) == space["f"](X, now)).all())
-
-    assert sees_the_change(filter_jit)
-    assert sees_the_change(lambda f: jax.jit(f, static_argnames="a")) is of_jax
-    assert sees_the_change(eqx.filter_jit) is of_equinox

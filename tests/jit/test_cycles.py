@@ -37,9 +37,9 @@ def of_owner(x: jax.Array, owner: Owner) -> jax.Array:
 
 # A function, and the arguments of a call of it, one of which holds the owner.
 HOLDERS: dict[str, Callable[[Owner], tuple[Any, tuple[Any, ...]]]] = {
-    "bound method": lambda owner: (owner.step, (array(3),)),
     "closure": lambda owner: (lambda x: of_owner(x, owner), (array(3),)),
     "static argument": lambda owner: (of_owner, (array(3), owner)),
+    "bound method": lambda owner: (owner.step, (array(3),)),
 }
 
 
@@ -86,8 +86,10 @@ if HAS_FLAX:
     }
 
 
-@pytest.mark.parametrize("holder", HOLDERS)
-@pytest.mark.parametrize("product", PRODUCTS)
+@pytest.mark.parametrize(
+    ("product", "holder"),
+    [*((product, "bound method") for product in PRODUCTS), *((next(iter(PRODUCTS)), it) for it in [*HOLDERS][:2])],
+)
 def test_what_partax_returns_dies_in_a_cycle(product: str, holder: str, collect: Collect) -> None:
     def make() -> weakref.ref[Owner]:
         owner = Owner()

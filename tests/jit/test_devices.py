@@ -22,7 +22,9 @@ def on_one_device() -> Any:
     return training.train(filter_jit(training.step), training.start(), training.data())
 
 
-@pytest.mark.parametrize(("strategy", "kind"), [("data", Auto), ("data", Explicit), ("model", Auto)])
+@pytest.mark.parametrize(
+    ("strategy", "kind"), [("data", Auto), pytest.param("data", Explicit, marks=pytest.mark.slow), ("model", Auto)]
+)
 def test_training_on_all_devices(
     strategy: str, kind: AxisType, devices: list[Any], on_one_device: Any, traces: TraceCounter, compiled: list[str]
 ) -> None:

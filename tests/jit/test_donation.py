@@ -1,6 +1,5 @@
 """Donation gives away exactly the buffers that were promised, by mode or by argument name."""
 
-import functools
 from typing import Any
 
 import equinox as eqx
@@ -213,20 +212,3 @@ def test_all_values_of_variadic_arguments_by_their_one_name() -> None:
             x, a, y, z = array(3), [array(4), array(5)], [array(6)], array(7)
             f(x, *a, y=y, z=z)
             assert deleted(x, a, z, y) == fate
-
-
-def test_a_wrapper_has_the_names_that_it_shows() -> None:
-    @functools.wraps(three)
-    def wrapper(*args: Any, **kwargs: Any) -> Any:
-        return three(*args, **kwargs)
-
-    f = filter_jit(wrapper, donate=("b", "c"))
-    for keywords in (False, True):
-        a, b, c = array(4), [array(5)], array(7)
-        f(a, b, c=c) if keywords else f(a, b, c)
-        assert deleted(a, b, c) == [False, True, True]
-
-
-def test_jax_warns_of_what_it_could_not_use() -> None:
-    with pytest.warns(UserWarning, match="Some donated buffers were not usable"):
-        filter_jit(lambda x: x.sum(), donate="x")(array(3))

@@ -25,7 +25,7 @@ def test_many_calls_with_every_family(traces: TraceCounter) -> None:
     for make in makers:
         f(make())
     before = traces.count
-    check_steady(lambda i: f(makers[i % len(makers)]()), calls=CALLS // 10)
+    check_steady(lambda i: f(makers[i % len(makers)]()), calls=CALLS // 20)
     assert traces.count == before <= len(makers)
 
 
@@ -69,7 +69,7 @@ def alive(name: str) -> int:
 def test_static_keys_of_one_wrapper_are_bounded(collect: Collect) -> None:
     x, jitted = array(2), alive("PjitFunction")
     f = filter_jit(lambda x, n: x * n, cache_size=100)
-    for n in range(MANY):
+    for n in range(210):
         f.eval_shape(x, n)
         if n % 200 == 0:
             assert_same(f(x, n), x * n)

@@ -36,14 +36,6 @@ class Network(nnx.Module):
         return self.weight[...] * x
 
 
-class Plain:
-    def __init__(self, factor):
-        self.factor = factor
-
-    def scale(self, x):
-        return self.factor * x
-
-
 METHODS = {
     "equinox method": lambda weight: Module(weight).scale,
     "dataclass": lambda weight: Dataclass(weight).scale,
@@ -95,19 +87,6 @@ def test_in_a_static_field_it_is_an_error_with_a_path():
 
     with pytest.raises(TypeError, match=r"holder\.method\.__self__\.weight"):
         partax.filter_jit(lambda holder, x: holder.method(x))(Holder(Module(X).scale), X)
-
-
-def test_a_method_of_another_object_is_static():
-    traces = []
-
-    @partax.filter_jit
-    def call(method, x):
-        traces.append(method)
-        return method(x)
-
-    double, triple = Plain(2), Plain(3)
-    assert [call(it.scale, 1.0) for it in (double, double, triple)] == [2.0, 2.0, 3.0]
-    assert len(traces) == 2
 
 
 class Counter(nnx.Module):

@@ -179,28 +179,6 @@ def test_what_is_no_array_comes_to_the_place_of_one(other: Any) -> None:
         assert described(pairs[0][1]) == described(pairs[1][1])
 
 
-class Net(nnx.Module):
-    def __init__(self, rngs: nnx.Rngs):
-        self.first = nnx.Linear(4, 8, rngs=rngs)
-        self.norm = nnx.BatchNorm(8, rngs=rngs)
-        self.drop = nnx.Dropout(0.5, rngs=rngs)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        x = self.drop(self.norm(self.first(x)))
-        self.sow(nnx.Intermediate, "hidden", x)
-        return x
-
-
-@pytest.mark.slow
-def test_batch_statistics_rng_counters_sown_values_and_modes() -> None:
-    pair = both(lambda model, x: model(x).sum(), Net(nnx.Rngs(0)), jnp.ones((2, 4)))
-    assert len(pair.ours[0].hidden.get_value()) == 3
-    for args in pair.args:
-        args[0].eval()
-    pair.call()
-    assert pair.traces[1] <= pair.traces[0]
-
-
 def test_objects_that_are_no_pytrees() -> None:
     class Plain(nnx.Object):
         def __init__(self) -> None:

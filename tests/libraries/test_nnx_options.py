@@ -2,7 +2,6 @@
 that shardings mean to it what they mean to nnx.jit, and are refused where that refuses them."""
 
 import itertools
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -195,21 +194,6 @@ def test_eval_shape_of_a_result_that_is_an_argument() -> None:
     copy, value = partax.nnx.jit(lambda model: (model, model.layer.kernel[...] + 1)).eval_shape(model)
     assert copy is not model and isinstance(value, jax.ShapeDtypeStruct)
     assert not isinstance(model.layer.kernel.get_raw_value(), jax.ShapeDtypeStruct)
-
-
-def test_explain_report_limits(caplog: pytest.LogCaptureFixture) -> None:
-    jitted = partax.nnx.jit(step, max_traces=2)
-    with partax.explain(), caplog.at_level(logging.WARNING, "partax"):
-        model = Model(nnx.Rngs(0))
-        jitted(model, jnp.ones((2, 4)))
-        jitted(model, jnp.ones((3, 4)))
-    assert "x: float32[2,4] -> float32[3,4]" in caplog.text and "test_nnx_options.py" in caplog.text
-    model.layer.use_bias = "other"
-    with pytest.raises(partax.RetraceError, match=r"layer"):
-        jitted(model, jnp.ones((2, 4)))
-    assert "step" in str(jitted.report())
-    jitted.clear_cache()
-    assert jitted.cache_info().traces == 0
 
 
 def test_modes_of_nnx() -> None:

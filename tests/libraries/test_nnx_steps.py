@@ -58,12 +58,14 @@ def test_a_train_step(count: int, donated: Any) -> None:
 
 
 def test_what_is_returned_is_carried_beside_the_objects() -> None:
-    def train_and_count(model: Model, optimizer: Any, count: dict[str, Any], x: Any, y: Any) -> Any:
-        return train(model, optimizer, x, y)["loss"], {"count": count["count"] + 1}
+    def step(model: Counting, count: dict[str, Any], x: Any) -> Any:
+        model.count[...] += 2
+        return x.sum(), {"count": count["count"] + 1}
 
-    run = partax.scan_steps(partax.nnx.jit(train_and_count), 4, carry={"count": 1})
-    counts = [int(count["count"]) for _, count in run(*objects(), {"count": jnp.zeros((), int)}, over=batches(10))]
-    assert counts == [4, 8, 10]
+    model, first = Counting(), {"count": jnp.zeros((), int)}
+    run = partax.scan_steps(partax.nnx.jit(step), 4, carry={"count": 1})
+    counts = [int(count["count"]) for _, count in run(model, first, over=[np.ones(2, "f4")] * 10)]
+    assert counts == [4, 8, 10] and int(model.count[...]) == 20
 
 
 # What a step does to its model beside giving its Variables other values; also where the values are then as right.

@@ -16,7 +16,7 @@ import pytest
 import partax
 from transformed import assert_close_trees
 
-optimizer = optax.adam(1e-2)
+optimizer = optax.sgd(1e-2, momentum=0.9)
 
 
 def close(actual: Any, expected: Any) -> None:

@@ -114,6 +114,9 @@ def test_nodes_are_built_with_arrays_alone() -> None:
     assert jax.tree.leaves(partax.filter_eval_shape(double, node)) == jax.tree.leaves(jax.eval_shape(double, node))
     assert_close_trees(partax.filter_pure_callback(double, node, result_shape_dtypes=node), double(node))
 
+    assert str(partax.filter_make_jaxpr(double)(node)[0]) == str(jax.make_jaxpr(double)(node))
+    assert_close_trees(partax.filter_closure_convert(double, node)(node), double(node))
+
     batch = Checked(jnp.ones((4, 2, 3)))
     assert_close_trees(partax.filter_vmap(double)(batch), jax.vmap(double)(batch))
     same = partax.filter_vmap(lambda x, node: (x, node), in_axes=(0, None), out_axes=(0, None))
@@ -121,17 +124,6 @@ def test_nodes_are_built_with_arrays_alone() -> None:
     mesh = Mesh(np.array(jax.devices()[:1]), ("i",))
     options: Any = {"mesh": mesh, "in_specs": PartitionSpec("i"), "out_specs": PartitionSpec("i")}
     assert_close_trees(partax.filter_shard_map(double, **options)(batch), jax.shard_map(double, **options)(batch))
-
-
-def test_programs() -> None:
-    node = Checked(jnp.ones((2, 3)))
-    jaxpr, structs, static = partax.filter_make_jaxpr(lambda node: (double(node), "text"))(node)
-    assert str(jaxpr) == str(jax.make_jaxpr(double)(node))
-    struct = jax.eval_shape(double, node).a
-    assert (jax.tree.leaves(structs), jax.tree.leaves(static)) == ([struct], [struct, "text"])
-    converted = partax.filter_closure_convert(double, node)
-    assert_close_trees(converted(node), double(node))
-    assert converted.out_struct.a == struct == converted.in_struct[0][0].a
 
 
 def test_custom_derivatives() -> None:

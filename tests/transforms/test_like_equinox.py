@@ -13,7 +13,7 @@ import pytest
 from jax.ad_checkpoint import checkpoint_name
 
 import partax
-from partax import filter_checkpoint, filter_closure_convert, filter_io_callback, filter_pure_callback
+from partax import filter_checkpoint, filter_io_callback, filter_pure_callback
 from transformed import arrays_of, assert_close_trees
 from trees import Bag, Layer, Pair, array, assert_same, make_model
 
@@ -157,12 +157,6 @@ def test_a_policy_says_what_is_kept() -> None:
     count = lambda fun: str(jax.make_jaxpr(jax.grad(fun))(X)).count("= sin ")
     assert count(filter_checkpoint(f, policy=policy)) == count(jax.checkpoint(f, policy=policy))
     assert count(filter_checkpoint(policy=policy)(f)) < count(filter_checkpoint(f)) == count(jax.checkpoint(f))
-
-
-def test_a_module_that_is_converted_is_a_pytree_of_its_arrays() -> None:
-    module = filter_closure_convert(LAYER, X)
-    assert repr(module) == "<partax.filter_closure_convert of Layer>"
-    assert_close_trees(partax.filter_jit(lambda f, x: f(x))(module, X), LAYER(X))
 
 
 def test_a_callback_under_vmap() -> None:
