@@ -123,11 +123,10 @@ def test_processes_that_are_killed_leave_nothing_half_written(tmp_path: Path) ->
 
 def test_what_a_killed_process_has_left_goes(tmp_path: Path) -> None:
     left, fresh, others = tmp_path / ".key.0123.tmp", tmp_path / ".key.4567.tmp", tmp_path / "notes"
-    for folder in (left, fresh, others):
-        folder.mkdir()
-        (folder / "fresh").write_bytes(bytes(100))
-    for folder in (left, others):
-        os.utime(folder, (1, 1))
+    for file in (left, fresh, others):
+        file.write_bytes(bytes(100))
+    for file in (left, others):
+        os.utime(file, (1, 1))
     Folder(tmp_path, 1 << 20).write("key", b"data")
     assert not left.exists() and fresh.exists() and others.exists()
 

@@ -6,8 +6,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-UNFINISHED = ".tmp"  # the suffix of the directory in which a file is being written
-
 
 def replace_file(path: str | os.PathLike[str], write: Callable[[str], object]) -> None:
     """Replace a file, or the target of a link, with the file that `write` writes."""
@@ -16,7 +14,7 @@ def replace_file(path: str | os.PathLike[str], write: Callable[[str], object]) -
         raise FileExistsError(errno.EEXIST, "found something other than a regular file", target)
     folder, name = os.path.split(target)
     # A directory, since safetensors writes temporary files of its own.
-    with tempfile.TemporaryDirectory(UNFINISHED, f".{name[:50]}.", folder, ignore_cleanup_errors=True) as temporary:
+    with tempfile.TemporaryDirectory(".tmp", f".{name[:50]}.", folder, ignore_cleanup_errors=True) as temporary:
         fresh = Path(temporary, "fresh")
         fresh.touch()
         mode = os.stat(target if os.path.exists(target) else fresh).st_mode

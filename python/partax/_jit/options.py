@@ -120,7 +120,8 @@ def _folder(store: Any) -> str | Literal[False] | None:
         raise TypeError(
             f"found store={short_text(store)}, expected a folder, False for none, or None for that of partax.store"
         )
-    return os.path.abspath(os.path.expanduser(os.fspath(store)))
+    text = os.fspath(store)
+    return text if "://" in text else os.path.abspath(os.path.expanduser(text))  # the address of a bucket
 
 
 def _dynamic(dynamic: Any) -> Any:

@@ -29,7 +29,7 @@ class Ahead:
     def __init__(self, folder: Folder) -> None:
         global _waiting
         self.folder = folder
-        self._lock = threading.Lock()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
         self._names: list[str] = []  # the first programs that this process has loaded or stored
         self._begun: dict[str, Loading] = {}
         _listen()
@@ -47,14 +47,15 @@ class Ahead:
 
     def note(self, name: str, devices: tuple[Any, ...]) -> None:
         """Note for the next process that this one calls a program, which is on these devices."""
-        group = name.partition("-")[0]
-        with self._lock:
-            for other in [key for key in self._begun if key.startswith(group)]:
-                del self._begun[other]  # which was a wrong guess
+        group, earlier = name.partition("-")[0], self._earlier_names  # which may ask a bucket
+        with self._writing:
+            with self._lock:
+                for other in [key for key in self._begun if key.startswith(group)]:
+                    del self._begun[other]  # which was a wrong guess
             if name in self._names or len(self._names) == _MOST or not {*devices} <= {*jax.devices()}:
                 return
             self._names.append(name)
-            if self._names != self._earlier_names[: len(self._names)]:
+            if self._names != earlier[: len(self._names)]:
                 self.folder.write_list(self._list, self._names)
 
     @functools.cached_property

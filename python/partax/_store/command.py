@@ -6,8 +6,8 @@ import sys
 import time
 
 from partax._pytree.short_text import printable, table_lines
-from partax._store.folder import Folder
 from partax._store.records import read_record
+from partax._store.switch import folder_at
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -21,19 +21,18 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    folder = Folder(options.folder, sys.maxsize)
+    folder = folder_at(options.folder, sys.maxsize)
     max_bytes = 0 if options.clear else _number(options.prune, "--prune")
     dropped = folder.prune(max_bytes, _number(options.older, "--older"))
     rows: list[tuple[str, ...]] = [("function", "used", "bytes", "saves s")]
     sizes: list[int] = []
     for stored in folder.files():
-        record = read_record(folder, stored.key)
-        if record is None and options.verify:
-            stored.path.unlink(missing_ok=True)
+        record = read_record(folder, stored.key, drops=options.verify)
+        if not stored.path.exists():
             dropped += 1
             continue
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(stored.used))
-        name, saves = ("damaged", "-") if record is None else (printable(record["name"]), f"{record['seconds']:.2f}")
+        name, saves = ("unreadable", "-") if record is None else (printable(record["name"]), f"{record['seconds']:.2f}")
         rows.append((name, when, f"{stored.size:,}", saves))
         sizes.append(stored.size)
     rows.append((f"{len(sizes)} programs", "", f"{sum(sizes):,}", ""))

@@ -2,20 +2,21 @@
 
 import contextlib
 import hashlib
+import hmac
 import os
-import shutil
+import re
+import secrets
 import stat
 import threading
 import time
 import warnings
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from partax._io.whole_file import UNFINISHED, replace_file
-
-_ENDING, _LIST = ".partax", ".list"
-_MAGIC = b"partax store 1\n"
+_ENDING, _LIST, _UNFINISHED = ".partax", ".list", ".tmp"
+_MAGIC = b"partax store 2\n"  # followed by the digest of all the rest, a signature, and the data
+_DATA = len(_MAGIC) + 64  # where the data begin
+_NAME = re.compile(r"[0-9a-f-]+")  # of a program; others may write to a list, and would choose which file is read
 _LONGEST_WRITE = 3600  # seconds
 
 
@@ -27,43 +28,52 @@ class Stored(NamedTuple):
 
 
 class Folder:
-    def __init__(self, path: str | os.PathLike[str], max_bytes: int) -> None:
+    def __init__(self, path: str | os.PathLike[str], max_bytes: int, secret: bytes | None = None) -> None:
         self.path = Path(path).expanduser().absolute()  # the same wherever the process goes
+        self.address = os.path.abspath(self.path)  # by which an option names it
         self.max_bytes = max_bytes
+        self._secret = secret  # with which programs are signed
         self.ahead: Any = None  # an `ahead.Ahead`, of the directory in which all programs are stored
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
     def prepare(self) -> None:
-        """Create the directory; refuse one in which others may write programs, which run here."""
+        """Create the directory; refuse one in which others may write programs, which run here, if none are signed."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if os.name != "posix":
+        if os.name != "posix" or self._secret is not None:
             return
         status = self.path.stat()
         if status.st_uid not in (os.getuid(), 0) or stat.S_IMODE(status.st_mode) & 0o022:
             raise PermissionError(
                 f"found a folder that others may write to, `{self.path}`, expected one of your own: a program that is "
-                f"loaded from it runs as you do; `chmod 700` it, or name another"
+                f"loaded from it runs as you do; `chmod 700` it, name another, or set a key, PARTAX_STORE_KEY"
             )
 
     def read(self, key: str, *, drops: bool = False) -> bytes | None:
-        """What is stored by a key; None if it is absent or damaged, in which case it may be dropped."""
+        """What is stored by a key; None if it is absent, or may not be loaded: a damaged one may be dropped."""
         path = self._file(key)
         try:
-            data = path.read_bytes()
+            whole = path.read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             self.tell(f"nothing is loaded from `{self.path}`: {error.strerror}")
             return None
-        content = data[len(_header(key, b"")) :]
-        if data != _header(key, content) + content:
+        return self._data(key, whole, path, drops)
+
+    def _data(self, key: str, whole: bytes, place: object, drops: bool = False) -> bytes | None:
+        """The data of a file if it may be loaded. One that is signed with another key is never dropped."""
+        signature, data = whole[_DATA - 32 : _DATA], whole[_DATA:]
+        if whole[:_DATA] != _header(key, signature, data):
             if drops:
                 with contextlib.suppress(OSError):  # a read-only directory
-                    path.unlink()
-            self.tell(f"`{path}` is damaged and is not loaded; it is written again")
-            return None
-        return content
+                    self._file(key).unlink()
+            self.tell(f"`{place}` is damaged and is not loaded; it is written again")
+        elif self._secret and not hmac.compare_digest(signature, _signature(self._secret, key, data)):
+            self.tell(f"programs of `{self.address}` are not signed with the key of this process, and are not loaded")
+        else:
+            return data
+        return None
 
     def has(self, key: str) -> bool:
         return os.path.exists(self._file(key))
@@ -72,12 +82,18 @@ class Folder:
         with contextlib.suppress(OSError):  # a read-only directory
             os.utime(self._file(key))
 
-    def write(self, key: str, data: bytes) -> None:
-        whole = _header(key, data) + data
+    def write(self, key: str, data: bytes) -> bytes:
+        """Store data by a key; return what its file holds."""
+        signature = _signature(self._secret, key, data) if self._secret else bytes(32)
+        whole = _header(key, signature, data) + data
+        self._keep(key, whole)
+        return whole
+
+    def _keep(self, key: str, whole: bytes) -> None:
         if len(whole) > self.max_bytes:
             return
         try:
-            replace_file(self._file(key), lambda unfinished: Path(unfinished).write_bytes(whole))
+            _replace(self._file(key), whole)
             with self._lock:
                 self.prune(self.max_bytes)
         except OSError as error:
@@ -85,14 +101,12 @@ class Folder:
 
     def read_list(self, name: str) -> list[str]:
         """The keys of a list; none if it is absent or damaged."""
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            return self._list(name).read_text("utf-8").split()
-        return []
+        return _keys(self._list(name))
 
-    def write_list(self, name: str, keys: Iterable[str]) -> None:
+    def write_list(self, name: str, keys: list[str]) -> None:
         """Keep a list of keys, as long as one of them has a program."""
         with contextlib.suppress(OSError):  # it only spares time
-            replace_file(self._list(name), lambda unfinished: Path(unfinished).write_text("\n".join(keys)))
+            _replace(self._list(name), "\n".join(keys).encode())
 
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
@@ -117,15 +131,15 @@ class Folder:
                     dropped += 1
         for path in self.path.glob(".*"):
             with contextlib.suppress(OSError):
-                if path.suffix == _LIST and not any(map(self.has, self.read_list(path.stem[1:]))):
+                if path.suffix == _LIST and not any(self._file(key).exists() for key in _keys(path)):
                     path.unlink()
-                if path.suffix == UNFINISHED and time.time() - path.stat().st_mtime > _LONGEST_WRITE:
-                    shutil.rmtree(path, ignore_errors=True)
+                if path.suffix == _UNFINISHED and time.time() - path.stat().st_mtime > _LONGEST_WRITE:
+                    path.unlink()
         return dropped
 
-    def tell(self, what: str) -> None:
-        if what not in self._told:
-            self._told.add(what)
+    def tell(self, what: str, topic: str = "") -> None:
+        if (topic or what) not in self._told:
+            self._told.add(topic or what)
             warnings.warn(f"partax.store: {what}", RuntimeWarning, stacklevel=2)
 
     def _file(self, key: str) -> Path:
@@ -135,6 +149,30 @@ class Folder:
         return self.path / f".{name}{_LIST}"
 
 
-def _header(key: str, data: bytes) -> bytes:
+def _header(key: str, signature: bytes, data: bytes) -> bytes:
     """What the file of this data begins with."""
-    return _MAGIC + hashlib.sha256(key.encode() + data).digest()
+    return _MAGIC + hashlib.sha256(key.encode() + signature + data).digest() + signature
+
+
+def _signature(secret: bytes, key: str, data: bytes) -> bytes:
+    return hmac.digest(secret, key.encode() + b"\0" + data, "sha256")
+
+
+def _keys(path: Path) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [key for key in path.read_text("utf-8", "replace").split() if _NAME.fullmatch(key)]
+    return []
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Replace a file atomically. No link is followed: others may have put it into the directory."""
+    fresh = path.with_name(f".{path.name[:50]}.{secrets.token_hex(8)}{_UNFINISHED}")
+    try:
+        with open(fresh, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise

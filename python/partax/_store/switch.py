@@ -1,4 +1,4 @@
-"""The directory in which programs are stored, if any."""
+"""The directory or bucket in which programs are stored, if any."""
 
 import contextlib
 import os
@@ -11,6 +11,7 @@ from partax._store.ahead import Ahead
 from partax._store.folder import Folder
 
 _MOST = 2 << 30  # bytes
+_REFUSALS = (ImportError, OSError, RuntimeError, ValueError)  # of a directory or an address, or as the process ends
 
 _active: Folder | None = None  # in which all programs are stored
 _folders: dict[str, Folder | None] = {}  # by option
@@ -18,23 +19,38 @@ _folders: dict[str, Folder | None] = {}  # by option
 
 def folder_of(store: str | Literal[False] | None) -> Folder | None:
     """Return where programs of a wrapper with this option are stored now, or None if they are not."""
-    if store is None or (_active is not None and os.path.abspath(_active.path) == store):
+    if store is None or (_active is not None and _active.address == store):
         return _active
     if store is False:
         return None
     if store not in _folders:
-        folder = Folder(store, _MOST)
         try:
+            folder = folder_at(store)
             folder.prepare()
             _folders[store] = folder
-        except OSError as error:
+        except _REFUSALS as error:
             _folders[store] = None
-            folder.tell(f"nothing is stored: {error}")
+            warnings.warn(f"partax.store: nothing is stored: {error}", RuntimeWarning, stacklevel=2)
     return _folders[store]
 
 
-def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> contextlib.ExitStack:
-    """Store compiled programs in a directory, so that another process neither traces, lowers nor compiles them again.
+def folder_at(path: str | os.PathLike[str], max_bytes: int = _MOST, key: str | bytes | None = None) -> Folder:
+    """The directory, or the one through which a bucket is read; without a key, with that of the environment."""
+    if key is not None and (not isinstance(key, (str, bytes)) or not key):
+        raise TypeError(f"found a key that is empty or a `{type(key).__name__}`, expected a string or bytes")
+    key = key or os.environ.get("PARTAX_STORE_KEY") or None
+    secret = key.encode("utf-8", "surrogatepass") if isinstance(key, str) else key
+    if "://" not in str(path):
+        return Folder(path, max_bytes, secret)
+    from partax._store.bucket import Bucket
+
+    return Bucket(str(path), max_bytes, secret)
+
+
+def store(
+    path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST, key: str | bytes | None = None
+) -> contextlib.ExitStack:
+    """Store compiled programs, so that another process neither traces, lowers nor compiles them again.
 
     Example:
       >>> step = partax.filter_jit(lambda x: x * 2)
@@ -47,24 +63,27 @@ def store(path: str | os.PathLike[str] | None, *, max_bytes: int = _MOST) -> con
     in another process is not stored; `partax.explain` names it.
 
     Args:
-      path: The directory; None stores nothing from here on. Whoever can write to it can make this process run anything.
-      max_bytes: The maximum size of its files; the least recently used go first. Default: 2 GiB.
+      path: The directory, or the address of a bucket (the extra `cloud`); None stores nothing from here on. Without a
+        key, whoever can write to it can make this process run anything.
+      max_bytes: The maximum size of its files on this machine; the least recently used go first. Default: 2 GiB.
+      key: A secret. Programs are signed with it, and others are not loaded. Default: the variable `PARTAX_STORE_KEY`.
 
     Returns:
       A context manager: when it is left, the previous directory is used again.
 
     Raises:
-      OSError: The directory cannot be created, or others may write to it.
-      TypeError: `path` is not a path.
-      ValueError: `max_bytes` is not positive.
+      ImportError: What reads the address is not installed.
+      OSError: The directory cannot be created, or others may write to it and no key is set.
+      TypeError: `path` is not a path, or `key` is empty or neither a string nor bytes.
+      ValueError: `max_bytes` is not positive, or the address is of an unknown kind.
 
-    See Also: The guide "Persistent program cache".
+    See Also: The guides "Fast restarts" and "Sharing programs".
     """
     if not isinstance(max_bytes, (int, float)) or not max_bytes > 0:
         raise ValueError(f"found max_bytes={short_text(max_bytes)}, expected a positive number of bytes")
     if not isinstance(path, (str, os.PathLike, type(None))):
         raise TypeError(f"found a `{type(path).__name__}`, expected a folder, or None to store nothing")
-    folder = None if path is None else Folder(path, max_bytes)
+    folder = None if path is None else folder_at(path, max_bytes, key)
     if folder is not None:
         folder.prepare()
     restore = contextlib.ExitStack()
@@ -84,8 +103,8 @@ def _set(folder: Folder | None) -> None:
 
 
 def store_or_warn(path: str | os.PathLike[str]) -> None:
-    """Store in a directory that no code names; warn if that is not possible."""
+    """Store in a directory or bucket that no code names; warn if that is not possible."""
     try:
         store(path)
-    except OSError as error:
+    except _REFUSALS as error:
         warnings.warn(f"partax.store: nothing is stored: {error}", RuntimeWarning, stacklevel=2)

@@ -1,0 +1,132 @@
+"""Programs in a bucket: read through a directory of this machine, and written behind. No call waits long for it."""
+
+import atexit
+import contextlib
+import functools
+import hashlib
+import importlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from partax._pytree.short_text import one_line
+from partax._store.folder import Folder
+
+_PATIENCE = 5.0  # seconds that a call waits for a bucket
+_SLOWEST = 1 << 20  # bytes per second that it has to accept
+_PAUSE = 60.0  # seconds without requests after one has failed; also to list what there is, while no call waits
+
+
+class Bucket(Folder):
+    def __init__(self, address: str, max_bytes: int, secret: bytes | None) -> None:
+        self._remote = _remote(address)
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+        super().__init__(cache / "partax" / hashlib.sha256(address.encode()).hexdigest()[:20], max_bytes, secret)
+        self.address = address
+        self._names: set[str] | None = None  # of its files, once they are listed
+        self._listing = threading.Lock()
+        self._resume = {"read": 0.0, "write": 0.0}  # when it may be asked again
+
+    def prepare(self) -> None:
+        super().prepare()
+        _register_join()
+        threading.Thread(target=self._ask, args=("read", _PAUSE, self._list_names), daemon=True).start()
+
+    def has(self, key: str) -> bool:
+        """Whether it may have a program. That needs no request."""
+        if super().has(key):
+            return True
+        return time.monotonic() >= self._resume["read"] and (self._names is None or self._file(key).name in self._names)
+
+    def read(self, key: str, *, drops: bool = False) -> bytes | None:
+        data = super().read(key, drops=drops)
+        if data is None and (whole := self._download(self._file(key))) is not None:
+            data = self._data(key, whole, f"{self.address}/{self._file(key).name}")
+            if data is not None:
+                self._keep(key, whole)
+        return data
+
+    def write(self, key: str, data: bytes) -> bytes:
+        whole = super().write(key, data)
+        self._upload(self._file(key), whole)
+        return whole
+
+    def read_list(self, name: str) -> list[str]:
+        data = None if self._list(name).exists() else self._download(self._list(name))
+        if data is not None:
+            super().write_list(name, data.decode("utf-8", "replace").split())
+        return super().read_list(name)
+
+    def write_list(self, name: str, keys: list[str]) -> None:
+        super().write_list(name, keys)
+        self._upload(self._list(name), "\n".join(keys).encode())
+
+    def _download(self, path: Path) -> bytes | None:
+        def request() -> bytes | None:
+            with contextlib.suppress(FileNotFoundError):
+                return (self._remote / path.name).read_bytes() if path.name in self._list_names() else None
+
+        return self._ask("read", _PATIENCE, request)
+
+    def _upload(self, path: Path, data: bytes) -> None:
+        self._ask("write", _PATIENCE + len(data) / _SLOWEST, lambda: (self._remote / path.name).write_bytes(data))
+
+    def _list_names(self) -> set[str]:
+        with self._listing:
+            if self._names is None:
+                names = set[str]()
+                with contextlib.suppress(FileNotFoundError):  # nothing is stored yet
+                    names.update(path.name for path in self._remote.iterdir())
+                self._names = names
+            return self._names
+
+    def _ask(self, kind: str, seconds: float, request: Callable[[], Any]) -> Any:
+        """What a request gives, or None if it fails or takes too long: then the bucket is left alone for a while, or
+        only nothing is written if it did not accept something.
+        """
+        if time.monotonic() < self._resume[kind]:
+            return None
+        answer: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                answer.set_result(request())
+            except Exception as error:
+                answer.set_exception(error)
+
+        try:
+            # One that hangs does not keep the process from ending.
+            threading.Thread(target=run, name="partax bucket", daemon=True).start()
+            return answer.result(seconds)
+        except Exception as error:  # whatever a client raises
+            self._resume.update(dict.fromkeys({kind, "write"}, time.monotonic() + _PAUSE))
+            reason = f"no answer in {seconds:.0f} s" if isinstance(error, TimeoutError) else one_line(repr(error), 300)
+            self.tell(f"`{self.address}` fails, and is not asked for a minute: {reason}", "bucket")
+
+
+def _remote(address: str) -> Any:
+    """The path of an address; raise if what reads it is not installed."""
+    client = {"gs://": "gcsfs", "s3://": "s3fs"}.get(address[:5], "etils")
+    if find_spec("etils") is None or (find_spec(client) is None and find_spec("tensorflow") is None):
+        raise ImportError(f"found {address!r} without what reads it: `pip install 'partax[cloud]'`", name=client)
+    try:
+        return importlib.import_module("etils.epath").Path(address)
+    except KeyError:
+        raise ValueError(f"found {address!r}, expected one such as gs://bucket/programs, or a directory") from None
+
+
+@functools.cache
+def _register_join() -> None:
+    """A process that ends waits for its uploads while clients can still use executors, for example to find a host."""
+
+    def join() -> None:
+        while threads := [thread for thread in threading.enumerate() if thread.name == "partax store"]:
+            threads[0].join()
+
+    importlib.import_module("concurrent.futures.thread")  # executors end in the reverse order
+    getattr(threading, "_register_atexit", atexit.register)(join)  # private
