@@ -157,3 +157,10 @@ def every_setting() -> tuple[tuple[str, str], ...]:
     states: Mapping[str, Any] = _attribute(jax.config, "_value_holders") or {}
     values = {name: state.value for name, state in states.items()} or dict(jax.config.values)
     return tuple(sorted((n, repr(v)) for n, v in values.items() if not any(part in n for part in _SIDE_SETTINGS)))
+
+
+def shared_values() -> Any:
+    """The keys and values that the processes of `jax.distributed` share, or None. With the fallback, programs over
+    several processes are not stored.
+    """
+    return _attribute(_name("jax._src.distributed.global_state"), "client")

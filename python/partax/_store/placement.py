@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec, Sharding, SingleDeviceSharding
 
-from partax._jax.private import configuration, mesh_of_call, names_configuration
+from partax._jax.private import configuration, mesh_of_call, names_configuration, shared_values
 from partax._jit.options import Options
 from partax._jit.placed_target import default_device
 from partax._jit.shardings import is_sharding_leaf
@@ -17,6 +17,7 @@ from partax._store.content import dtype_content, layout_content, placement_conte
 class Signature(NamedTuple):
     devices: tuple[Any, ...]  # all that some array is on, in the order in which they are met
     arrays: tuple[Any, ...]  # the mesh that is set, and for each array what a program is compiled for
+    is_shared: bool  # it is a program over the devices of several processes
 
 
 def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
@@ -28,7 +29,8 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
     mesh = mesh_of_call()
     devices: dict[Any, None] = {} if mesh is None else dict.fromkeys(mesh.devices.flat)
     arrays: list[Any] = [None if mesh is None else placement_content(mesh)]
-    asked = () if options.in_shardings is None else of_options(options)[1]
+    of_results = of_options(options)[1]
+    asked = () if options.in_shardings is None else of_results
     for leaf in leaves:
         if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
             is_array = isinstance(leaf, jax.Array)
@@ -47,7 +49,8 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
             arrays.append((type(leaf).__name__, aval.shape, str(aval.dtype), aval.weak_type))
         else:
             raise UnstoredError(f"a `{type(leaf).__name__}` among the arrays")
-    return Signature(tuple(devices) or (default_device(),), tuple(arrays))
+    is_shared = any(device.process_index != jax.process_index() for device in (*devices, *of_results))
+    return Signature(tuple(devices) or (default_device(),), tuple(arrays), is_shared)
 
 
 def of_options(options: Options) -> tuple[Any, tuple[Any, ...]]:
@@ -62,8 +65,8 @@ def _sharding(sharding: Any, devices: dict[Any, None]) -> Any:
     """As plain values; adds its devices."""
     if isinstance(sharding, PartitionSpec):
         return repr(sharding)
-    if not isinstance(sharding, Sharding) or not sharding.is_fully_addressable:
-        raise UnstoredError(f"arrays that lie by a `{type(sharding).__name__}` over several processes")
+    if isinstance(sharding, Sharding) and not sharding.is_fully_addressable and shared_values() is None:
+        raise UnstoredError("arrays over several processes, which `jax.distributed` has not connected")
     content = placement_content(sharding)
     if content is None:
         raise UnstoredError(f"a `{type(sharding).__name__}`, which partax does not know")

@@ -36,6 +36,7 @@ from partax._jit.observers import observers
 from partax._jit.options import Options
 from partax._pytree.call_site import call_site, site_text
 from partax._store import UnstoredError, placement, switch
+from partax._store.agreement import all_have_loaded
 from partax._store.content import Proof
 from partax._store.folder import Folder
 from partax._store.key import Wanted, what_changed
@@ -186,7 +187,24 @@ class Programs:
 
     def _load(self, search: _Search, leaves: tuple[Any, ...]) -> Any:
         record = search.loading and search.loading.record.result()
-        if search.loading is None or record is None or record["donated"] != self.donated:
+        program = None if record is None else self._restored(search, record, leaves)
+        if search.signature.is_shared and not all_have_loaded(search.name, program is not None):
+            self.tell("traced, since not all processes could load it")
+            return None
+        if record is None or program is None:
+            return None
+        self._folder.note_use(search.name)
+        _used_names.add(search.name)
+        self._in_thread(self._note, search)
+        seconds = time.perf_counter() - search.begun
+        self._call.count_load()
+        history_of(self._call).loads.append(LoadReport(site_text(call_site()), seconds, record["seconds"]))
+        self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
+        return program
+
+    def _restored(self, search: _Search, record: Record, leaves: tuple[Any, ...]) -> Any:
+        """The program of a record with the trees of the call, or None."""
+        if search.loading is None or record["donated"] != self.donated:
             return None
         # Each an object of its own, as tracers are.
         stand_ins = jax.device_put([np.float32(0)] * (len(leaves) + record["outputs"]))
@@ -206,17 +224,7 @@ class Programs:
             refuse_lost_in(node, self.target, leaves, record["donated"])
         positional = (tuple(leaves),) if self._takes_tuple else tuple(leaves)
         trees = jax.tree.structure((positional, {})), jax.tree.structure(node)
-        program = with_trees(program, *trees) if trees[1].num_leaves == record["outputs"] else None
-        if program is None:
-            return None
-        self._folder.note_use(search.name)
-        _used_names.add(search.name)
-        self._in_thread(self._note, search)
-        seconds = time.perf_counter() - search.begun
-        self._call.count_load()
-        history_of(self._call).loads.append(LoadReport(site_text(call_site()), seconds, record["seconds"]))
-        self.tell(f"loaded from the store in {seconds:.2f} s (saves {record['seconds']:.2g} s)")
-        return program
+        return with_trees(program, *trees) if trees[1].num_leaves == record["outputs"] else None
 
     def trace(self, *arguments: Any) -> Any:
         """What jax traces for a call that is not run. A later call that runs it stores it."""
@@ -254,12 +262,23 @@ class Programs:
                 "donated": self.donated or bytes(len(leaves)),
                 "outputs": program.out_tree.num_leaves,
                 "through": _core.output_info(node)[2],
-                "devices": tuple(device.id for device in program.runtime_executable().local_devices()),
+                "devices": tuple(device.id for device in self._devices_of(program, search.signature)),
                 "proof": search.proof(),
                 "program": b"",
             }
             self._in_thread(self._store, search, record, lowered, program, is_whole)
         return program
+
+    @staticmethod
+    def _devices_of(program: Any, signature: Signature) -> Any:
+        """The devices that a compiled program runs on, in its order."""
+        if not signature.is_shared:
+            return program.runtime_executable().local_devices()
+        shardings = jax.tree.leaves((program.input_shardings, program.output_shardings))
+        mesh: Any = next((one.mesh for one in shardings if isinstance(one, jax.sharding.NamedSharding)), None)
+        if mesh is None:
+            raise UnstoredError("its arrays lie over several processes, but not on a mesh")
+        return mesh.devices.flat
 
     def _in_thread(self, do: Callable[..., None], *arguments: Any) -> None:
         with contextlib.suppress(RuntimeError):  # the process ends
