@@ -8,23 +8,26 @@ import sys
 
 
 def start() -> None:
-    if os.environ.get("PARTAX_JAX") == "1":
-        sys.meta_path.insert(0, _Finder())
+    if os.environ.get("PARTAX_JAX") == "1" and _finder not in sys.meta_path:  # a venv reads its files twice
+        sys.meta_path.insert(0, _finder)
 
 
 class _Finder:
-    """Finds jax by the other finders, with a loader that imports partax after it."""
+    """Finds jax by the finders after it, with a loader that imports partax after it."""
 
     def find_spec(self, name, path=None, target=None):
         if name != "jax":
             return None
-        for finder in sys.meta_path:
-            spec = None if finder is self else finder.find_spec(name, path, target)
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            spec = finder.find_spec(name, path, target)
             if spec is not None:
                 if hasattr(spec.loader, "exec_module"):
                     spec.loader.exec_module = _followed_by_partax(spec.loader.exec_module)
                 return spec
         return None
+
+
+_finder = _Finder()
 
 
 def _followed_by_partax(exec_module):

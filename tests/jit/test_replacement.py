@@ -130,13 +130,13 @@ if __name__ == "__main__":
 """,
     "model.py": "from jax import jit\n@jit\ndef predict(w, x): return w * x",
     "site-packages/library.py": "import jax\n@jax.jit\ndef double(x): return x * 2",
-    "site-packages/sitecustomize.py": f"import site\nsite.addsitedir({str(PACKAGE)!r})  # as where partax is installed",
+    "site-packages/sitecustomize.py": f"import site\nfor _ in 'ab': site.addsitedir({str(PACKAGE)!r})  # as in a venv",
     "test_train.py": "import train\ndef test_step(): train.main(['--rate', '0.5'])",
 }
 WAYS: dict[str, tuple[list[str], dict[str, str]]] = {
     "run": (["-m", "partax", "run", "train.py", "--rate", "0.5"], {"PARTAX_STORE": "programs"}),
     "PARTAX_JAX": (["train.py", "--rate", "0.5"], {"PARTAX_STORE": "programs", "PARTAX_JAX": "1"}),
-    "pytest": (["-m", "pytest", "-qsp", "no:logging", "-p", "partax.pytest", "test_train.py"], {"PARTAX_STORE": ""}),
+    "pytest": (["-m", "pytest", "-qs", "-pno:logging", "-ppartax.pytest", "test_train.py"], {"PARTAX_STORE": ""}),
 }
 
 
