@@ -1,6 +1,5 @@
 """The family of each type for the native stages: a kind of leaf, or a kind of node."""
 
-import abc
 import collections
 import functools
 from dataclasses import fields
@@ -15,6 +14,7 @@ from partax import _core
 from partax._families import dataclasses, declared, equinox, flax
 from partax._families.comparison import traits
 from partax._families.fields import BUILT_IN, Description
+from partax._families.objects import attempt
 from partax._jax.nodes import flatten_one_level, is_tree_node, registered_functions, registered_nodes
 from partax._jax.private import array_type
 
@@ -72,17 +72,9 @@ def _describe(obj: Any, cls: type) -> Description:
         return Description("named_tuple", tuple(fields), (), fields if _creates_tuple(cls) else (), is_frozen(cls))
     if not is_tree_node(cls):
         return Description(_leaf_sort(obj, cls))
-    for family in (equinox, dataclasses, flax, declared):
-        try:
-            description = family.describe(obj)
-        except MemoryError:
-            raise
-        except Exception:  # another version of a library, or a class that overrides its methods
-            description = None
-        if description is not None:
-            break
-    else:
-        description = Description("registered")
+    # They raise for another version of a library, or a class that overrides its methods.
+    descriptions = (attempt(None, family.describe, obj) for family in (equinox, dataclasses, flax, declared))
+    description = next(filter(None, descriptions), Description("registered"))
     flatten, unflatten = registered_functions(cls)
     return description._replace(is_frozen=is_frozen(cls), flatten=flatten, unflatten=unflatten)
 
@@ -101,7 +93,6 @@ def is_inexact(dtype: Any) -> bool:
 def install() -> None:
     """Pass the native stages the objects of Python and jax that they use. Called once, when partax is imported."""
     _core.configure(
-        abstract=abc.ABCMeta,
         default_dict=collections.defaultdict,
         flatten_one_level=flatten_one_level,
         is_node=is_tree_node,

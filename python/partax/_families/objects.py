@@ -6,26 +6,28 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+_Object = TypeVar("_Object")
+_Result = TypeVar("_Result")
 
-def attribute_of(value: Any, name: str, default: Any = None) -> Any:
-    """An attribute of a user's object; the default if reading it raises an exception."""
+
+def attempt(default: _Result, function: Callable[..., _Result], *args: Any) -> _Result:
+    """What a function that may run code of the user returns; the default if it raises."""
     try:
-        return getattr(value, name, default)
+        return function(*args)
     except MemoryError:
         raise
     except Exception:
         return default
 
 
+def attribute_of(value: Any, name: str, default: Any = None) -> Any:
+    return attempt(default, getattr, value, name, default)
+
+
 def equal_copy(value: Any) -> Any:
     """A deep copy, or the object itself if there is none that is equal. Called by C++."""
-    try:
-        copied = copy.deepcopy(value)
-        return copied if copied == value else value
-    except MemoryError:
-        raise
-    except Exception:
-        return value
+    copied = attempt(value, copy.deepcopy, value)
+    return copied if attempt(False, lambda: bool(copied == value)) else value
 
 
 def unwrapped(fun: Any) -> Any:
@@ -48,10 +50,6 @@ _IMMUTABLE_TYPE, _HEAP_TYPE = 1 << 8, 1 << 9
 def is_written_in_c(cls: type) -> bool:
     """Whether the entries of a class never change: it is not on the heap, or immutable."""
     return _flags_of(cls) & (_IMMUTABLE_TYPE | _HEAP_TYPE) != _HEAP_TYPE
-
-
-_Object = TypeVar("_Object")
-_Result = TypeVar("_Result")
 
 
 def cached_by_identity(function: Callable[[_Object], _Result]) -> Callable[[_Object], _Result]:

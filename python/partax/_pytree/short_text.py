@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from partax._families.objects import attribute_of
+from partax._families.objects import attempt, attribute_of
 
 LONGEST = 120
 """The maximum length of the `repr` of an object of partax."""
@@ -42,22 +42,13 @@ def name_text(name: str, longest: int = LONGEST) -> str:
 
 def repr_text(value: Any) -> str:
     """The `repr` of a value, or the name of its type if the `repr` raises."""
-    try:
-        return repr(value)
-    except MemoryError:
-        raise
-    except Exception:
-        return f"<{type(value).__name__}>"
+    return attempt(f"<{type(value).__name__}>", repr, value)
 
 
 def short_text(value: Any, longest: int = _LONGEST_VALUE) -> str:
     """The `repr` of a value in one line. Does not read array data, nor all items of a long container."""
-    try:
-        return one_line(_text(value, _DEEPEST), longest)
-    except MemoryError:
-        raise
-    except Exception:  # a container that another thread changes, or a property that raises
-        return one_line(f"<{type(value).__name__}>", longest)
+    # It raises for a container that another thread changes, or a property that raises.
+    return one_line(attempt(f"<{type(value).__name__}>", _text, value, _DEEPEST), longest)
 
 
 def wrapper_text(kind: str, wrapper: Any, more: str = "") -> str:
@@ -122,4 +113,4 @@ def table_lines(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[st
 
 def counted(count: int, noun: str) -> str:
     """`1 finding`, `2 findings`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from jax.tree_util import keystr
 
+from partax._families.objects import attempt
 from partax._pytree.short_text import repr_text
 
 SpecData = tuple[tuple[tuple[Any, ...], ...], tuple[tuple[Any] | tuple[()] | None, ...], tuple[Any, ...]]
@@ -84,12 +85,7 @@ def _segments(kind: str, arity: int, names: tuple[Any, ...], separator: str | No
         return names if separator is not None else [f".{name}" for name in names]
     if separator is not None:
         return [keystr((key,), simple=True) for key in names] + [str(i) for i in range(len(names), arity)]
-    try:
-        texts = [str(key) for key in names[:arity]]
-    except MemoryError:
-        raise
-    except Exception:  # of a key of the user
-        texts = []
+    texts = attempt(list[str](), lambda: [str(key) for key in names[:arity]])  # keys may be of the user
     return [*texts, *(f"[<flat index {i}>]" for i in range(len(texts), arity))]
 
 

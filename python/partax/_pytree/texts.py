@@ -3,6 +3,7 @@
 from typing import Any
 
 from partax import _core
+from partax._families.objects import attempt
 from partax._pytree.short_text import LONGEST, short_text
 from partax._pytree.spec_data import DICTS, Node, SpecData, alike, static_path
 
@@ -17,14 +18,15 @@ class _AnyLeaf:
 def node_text(node: "_core.FlatSpec | _core.Static[Any]") -> str:
     """`FlatSpec({'weight': *})`, with `*` for each leaf that is in a dictionary, or `Static(value)`."""
     name = type(node).__name__
-    try:
-        is_spec = isinstance(node, _core.FlatSpec)
-        value = _core.tree_unflatten(node, [_AnyLeaf()] * len(node.paths)) if is_spec else node.value
-    except MemoryError:
-        raise
-    except Exception:  # of a class that accepts no such leaves
-        return f"{name}(...)"
-    return f"{name}({short_text(value, LONGEST - len(name) - 2)})"
+
+    def value_text() -> str:
+        if isinstance(node, _core.Static):
+            value = node.value
+        else:
+            value = _core.tree_unflatten(node, [_AnyLeaf()] * len(node.paths))
+        return short_text(value, LONGEST - len(name) - 2)
+
+    return f"{name}({attempt('...', value_text)})"  # a class may accept no such leaves
 
 
 def _node_words(node: Node, statics: tuple[Any, ...]) -> str:
