@@ -13,7 +13,6 @@ namespace {
 // Sets hooks by name: most of them when partax is imported.
 void configure(const pybind11::kwargs& references) {
   const std::pair<const char*, ImmortalRef*> names[] = {
-      {"abstract", &hooks.abstract},
       {"default_dict", &hooks.default_dict},
       {"described_filter", &hooks.described_filter},
       {"flatten_one_level", &hooks.flatten_one_level},
@@ -47,10 +46,6 @@ bool static_equal(PyObject* a, PyObject* b) {
   return with_path("value", [&] { return StaticValue::loose(Ref::borrow(a)).sealed(nullptr).equals(b); });
 }
 
-Ref hash_of_value(PyObject* value) {
-  return with_path("value", [&] { return number(static_hash(value, Unhashable::kRefuse)); });
-}
-
 }  // namespace
 
 // What has Python types of its own.
@@ -68,10 +63,8 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used(), pybind11::multiple_
   define(module, "node_kind", &node_kind);
   add_predicates(module.ptr());
   define(module, "static_equal", &static_equal);
-  define(module, "static_hash", &hash_of_value);
   register_tree(module);
   define(module, "partition", &partition);
-  define(module, "filter", &filter);
   define(module, "combine", &combine);
   define(module, "broadcast_prefix", &broadcast_prefix);
   define(module, "flat_partition", &flat_partition);

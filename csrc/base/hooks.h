@@ -21,7 +21,6 @@ class ImmortalRef {
 
 // In the header, so that a hit reads it without a call.
 inline struct Hooks {
-  ImmortalRef abstract;           // abc.ABCMeta
   ImmortalRef default_dict;       // collections.defaultdict
   ImmortalRef described_filter;   // partax._pytree.filters.Filter
   ImmortalRef flatten_one_level;  // (node) -> (children, aux data), None for a leaf

@@ -15,17 +15,6 @@ namespace {
 
 std::string argument_name(std::size_t argument) { return "pytrees[" + std::to_string(argument) + "]"; }
 
-// The tree with the leaves of one part, or (not `wanted`) with all others, and `replace` elsewhere. `leaves` is room
-// for them: of a large tree, memory that is given back between two parts would have to be cleared again.
-Ref tree_of_part(const SplitTree& split, std::size_t part, bool wanted, PyObject* replace,
-                 std::vector<PyObject*>& leaves) {
-  leaves.resize(split.leaves.size());
-  for (std::size_t i = 0; i < leaves.size(); ++i) {
-    leaves[i] = (split.part[i] == part) == wanted ? split.leaves[i] : replace;
-  }
-  return rebuild(split.spec, leaves.data(), leaves.size());
-}
-
 // Joins trees: at each place the first that is not None decides what is there.
 class Combiner {
  public:
@@ -104,27 +93,20 @@ class Combiner {
 
 }  // namespace
 
-Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf) {
+Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf, Py_ssize_t only) {
   return with_path("pytree", [&] {
-    const SplitTree parts(tree, filters, is_leaf_of(is_leaf));
-    std::vector<std::size_t> counts(parts.rest + 1, 0);
-    for (const std::uint32_t part : parts.part) ++counts[part];
+    const SplitTree split(tree, filters, is_leaf_of(is_leaf));
+    std::vector<std::size_t> counts(split.rest + 1, 0);
+    for (const std::uint32_t part : split.part) ++counts[part];
     std::vector<Ref> trees;
-    std::vector<PyObject*> leaves;
-    trees.reserve(counts.size());
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      trees.push_back(tree_of_part(parts, i, true, replace, leaves));
+    // For all parts: of a large tree, memory that is given back between two parts would have to be cleared again.
+    std::vector<PyObject*> leaves(split.leaves.size());
+    for (std::size_t part = 0; part < counts.size(); ++part) {
+      if (only >= 0 && part != static_cast<std::size_t>(only)) continue;
+      for (std::size_t i = 0; i < leaves.size(); ++i) leaves[i] = split.part[i] == part ? split.leaves[i] : replace;
+      trees.push_back(rebuild(split.spec, leaves.data(), leaves.size()));
     }
     return tuple_of({tuple_of(std::move(trees)), tuple_of_numbers(counts)});
-  });
-}
-
-Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf) {
-  return with_path("pytree", [&] {
-    const SplitTree parts(tree, tuple_of(&filter_spec, 1).get(), is_leaf_of(is_leaf));
-    const auto num_matches = static_cast<Py_ssize_t>(std::count(parts.part.begin(), parts.part.end(), 0U));
-    std::vector<PyObject*> leaves;
-    return Ref::checked(Py_BuildValue("(On)", tree_of_part(parts, 0, !inverse, replace, leaves).get(), num_matches));
   });
 }
 

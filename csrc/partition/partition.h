@@ -8,10 +8,9 @@ namespace partax {
 
 // ---- Parts that are trees. `filters` and `trees` are tuples.
 
-// (the trees, one for each filter and one for the rest; how many leaves are in each).
-Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf);
-// What one filter takes, or (inverse) what it leaves; and how many leaves it takes.
-Ref filter(PyObject* tree, PyObject* filter_spec, bool inverse, PyObject* replace, PyObject* is_leaf);
+// (the trees, one for each filter and one for the rest, or the tree `only` of these unless that is -1; how many leaves
+// are in each part).
+Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf, Py_ssize_t only);
 // The first leaf that is not None, at each place of `trees`.
 Ref combine(PyObject* trees, PyObject* is_leaf);
 // A list of pairs: each leaf of `tree`, and the leaf of `prefix` that covers it. `is_prefix_leaf` tells what counts as

@@ -28,25 +28,18 @@ PyMethodDef methods[] = {
     {"is_array", call<Predicate::kIsArray>, METH_O,
      "is_array(element, /)\n--\n\nReturn whether `element` is an array.\n\n"
      "Example:\n  >>> partax.is_array(jnp.ones(2)), partax.is_array(1.0)\n  (True, False)\n\n"
-     "Args:\n  element: any object.\n\nReturns:\n  True for a JAX array (a traced one and a typed PRNG key included), "
-     "a "
-     "NumPy array or a NumPy scalar."},
+     "Args:\n  element: any object.\n\nReturns:\n"
+     "  True for a JAX array (a traced one and a typed PRNG key included), a NumPy array or a NumPy scalar."},
     {"is_array_like", call<Predicate::kIsArrayLike>, METH_O,
      "is_array_like(element, /)\n--\n\nReturn whether `element` is an array or a number that JAX takes for one.\n\n"
      "Example:\n  >>> partax.is_array_like(1.0), partax.is_array_like('a')\n  (True, False)\n\n"
-     "Args:\n  element: any object.\n\nReturns:\n  True for all that `is_array` takes, Python numbers, and objects "
-     "with "
-     "`__jax_array__`."},
+     "Args:\n  element: any object.\n\nReturns:\n"
+     "  True for all that `is_array` takes, Python numbers, and objects with `__jax_array__`."},
     {"is_inexact_array", call<Predicate::kIsInexactArray>, METH_O,
      "is_inexact_array(element, /)\n--\n\nReturn whether `element` is an array of floating or complex numbers.\n\n"
      "Example:\n  >>> partax.is_inexact_array(jnp.ones(2)), partax.is_inexact_array(jnp.arange(2))\n  (True, False)\n\n"
      "Args:\n  element: any object.\n\nReturns:\n  True for arrays (see `is_array`) of a floating or complex dtype."},
-    {"is_inexact_array_like", call<Predicate::kIsInexactArrayLike>, METH_O,
-     "is_inexact_array_like(element, /)\n--\n\nReturn whether `element` is an inexact array or number.\n\n"
-     "Example:\n  >>> partax.is_inexact_array_like(1.0), partax.is_inexact_array_like(1)\n  (True, False)\n\n"
-     "Args:\n  element: any object.\n\nReturns:\n  True for all that `is_inexact_array` takes, Python float and "
-     "complex, "
-     "and objects whose `__jax_array__`\n  gives an inexact array."},
+    {"is_inexact_array_like", call<Predicate::kIsInexactArrayLike>, METH_O, nullptr},
 };
 
 }  // namespace
@@ -86,7 +79,7 @@ void add_predicates(PyObject* module) {
 }
 
 int predicate_of(PyObject* filter) noexcept {
-  for (int i = 0; hooks.predicates && i < 4; ++i) {
+  for (int i = 0; hooks.predicates && i < 3; ++i) {
     if (PyTuple_GET_ITEM(hooks.predicates.get(), i) == filter) return i;
   }
   return -1;

@@ -15,7 +15,7 @@ inline bool is_jax_array(PyObject* object) {
   return checked_int(PyObject_IsInstance(object, hooks.jax_array.get())) == 1;
 }
 
-// Adds Python functions for the four to the module.
+// Adds Python functions for them to the module.
 void add_predicates(PyObject* module);
 // Which of the Python filters that call them this is, or -1.
 int predicate_of(PyObject* filter) noexcept;

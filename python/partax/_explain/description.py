@@ -199,7 +199,7 @@ def _entry(value: Any, kind: Any) -> Entry:
     if isinstance(reference, weakref.ref) and not is_installed(kind.__module__):
         return Entry((kind, reference), "static", "", "equality")
     try:
-        value_hash = _core.static_hash(value)  # which distinguishes 1 from True, as `==` does not
+        value_hash = hash(_core.Static(value))  # which distinguishes 1 from True, as `==` does not
     except Exception:  # what is not a static value, which only functions of other libraries take
         value_hash = 0
     return Entry((kind, value_hash), "static", short_text(value, _LONGEST), "equality")

@@ -85,8 +85,7 @@ Filter.__module__ = "partax.tree"  # the public module, which pickles also name
 is_array = _predicate(_core.is_array)
 is_array_like = _predicate(_core.is_array_like)
 is_inexact_array = _predicate(_core.is_inexact_array)
-is_inexact_array_like = _predicate(_core.is_inexact_array_like)
-_core.configure(described_filter=Filter, predicates=(is_array, is_array_like, is_inexact_array, is_inexact_array_like))
+_core.configure(described_filter=Filter, predicates=(is_array, is_array_like, is_inexact_array))
 
 
 def is_key(array: Any) -> bool:
@@ -181,7 +180,7 @@ def check_used(
         if (check := (_text(glob), sum(counts))) in _checked:
             continue
         _checked.add(check)
-        if _core.filter(pytree, glob, False, None, is_leaf)[1] == 0 and (paths := _paths(pytree, is_leaf)):
+        if _core.partition(pytree, (glob,), None, is_leaf, 0)[1][0] == 0 and (paths := _paths(pytree, is_leaf)):
             message = f"a filter takes no leaf, {_unused_filter(glob, paths)}"
             warnings.warn_explicit(message, UserWarning, *call_site())
 

@@ -47,7 +47,7 @@ def partition(
     """
     if any(spec is None for spec in filters[1:]):
         raise TypeError("partition: found None among the filters; `replace=` and `is_leaf=` go by name")
-    parts, counts = _core.partition(pytree, filters, replace, is_leaf)
+    parts, counts = _core.partition(pytree, filters, replace, is_leaf, -1)
     if 0 in counts[:-1]:  # the last count is that of the rest
         check_used(pytree, filters, counts, is_leaf, strict)
     return parts
@@ -78,9 +78,9 @@ def filter(
     """
     if not isinstance(inverse, bool):
         raise TypeError(f"`inverse`: found {short_text(inverse)}, expected a bool; `&`, `|` and `~` combine filters")
-    result, num_matches = _core.filter(pytree, filter_spec, inverse, replace, is_leaf)
-    if num_matches == 0:
-        check_used(pytree, (filter_spec,), (0,), is_leaf, strict=False)
+    (result,), counts = _core.partition(pytree, (filter_spec,), replace, is_leaf, int(inverse))
+    if counts[0] == 0:
+        check_used(pytree, (filter_spec,), counts, is_leaf)
     return result
 
 

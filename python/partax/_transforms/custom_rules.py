@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jax.custom_derivatives import SymbolicZero, zero_from_primal
 
-from partax._pytree.filters import is_array, is_inexact_array_like
+from partax._core import is_inexact_array_like
+from partax._pytree.filters import is_array
 from partax._transforms.objects import Objects
 from partax._transforms.split import Split, on_split
 from partax._transforms.tangents import build_tangent, tangents_by_path

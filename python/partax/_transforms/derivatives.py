@@ -7,7 +7,8 @@ from typing import Any, TypeVar
 import jax
 from jax.custom_derivatives import SymbolicZero
 
-from partax._pytree.filters import FilterSpec, is_inexact_array, is_inexact_array_like
+from partax._core import is_inexact_array_like
+from partax._pytree.filters import FilterSpec, is_inexact_array
 from partax._transforms.objects import Objects
 from partax._transforms.split import Split, parts
 from partax._transforms.tangents import build_tangent, differentiated, tangents_by_path, value_and_aux, zeros_like

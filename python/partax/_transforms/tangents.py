@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
 
-from partax._pytree.filters import FilterSpec, is_array, is_inexact_array, is_inexact_array_like
+from partax._core import is_inexact_array_like
+from partax._pytree.filters import FilterSpec, is_array, is_inexact_array
 from partax._pytree.flat_partition import flat_partition
 from partax._pytree.partition import is_none
 from partax._transforms.split import Rest, Split, leaf_text, spread
