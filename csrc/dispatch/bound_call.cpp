@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "types/type_table.h"
+#include "static_key/static_form.h"
 
 namespace partax {
 namespace {
@@ -26,10 +26,8 @@ bool CallShape::operator==(const CallShape& other) const {
 
 std::size_t CallShape::hash() const {
   std::size_t seed = num_extra;
-  for (const std::uint32_t i : left_out) seed = (seed ^ i) * 0x9E3779B97F4A7C15ull;
-  for (const Ref& name : keywords) {
-    seed = (seed ^ static_cast<std::size_t>(PyObject_Hash(name.get()))) * 0x9E3779B97F4A7C15ull;
-  }
+  for (const std::uint32_t i : left_out) seed = mix(seed, i);
+  for (const Ref& name : keywords) seed = mix(seed, static_cast<std::size_t>(PyObject_Hash(name.get())));
   return seed;
 }
 

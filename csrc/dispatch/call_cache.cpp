@@ -91,25 +91,19 @@ Ref living_caches(PyObject* callable) {
   return list_of(std::move(caches));
 }
 
-TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables) {
-  const Ref key = attribute(options, "key");
-  TreeSpec spec;
-  LeafBuffer leaves;
-  FlattenOptions flatten_options;
-  flatten_options.callables = callables;
-  flatten_options.static_values = {has_whole_callable(options)};
-  PyObject* const values[] = {function, key.get()};
-  flatten_values(spec, leaves, flatten_options, values, 2, root_names);
-  return spec;
-}
-
 // ---- Which of them a wrapper uses.
 
 namespace {
 
 // Finds the cache of an equal callable with equal options, or makes one; `spec` becomes what it is found by.
 Ref find_cache(JitFunction& jit, TreeSpec& spec) {
-  spec = root_spec(jit.function, jit.options, callables_of(jit.options));
+  const Ref key = attribute(jit.options, "key");
+  LeafBuffer leaves;
+  FlattenOptions options;
+  options.callables = callables_of(jit.options);
+  options.static_values = {has_whole_callable(jit.options)};
+  PyObject* const values[] = {jit.function, key.get()};
+  flatten_values(spec, leaves, options, values, 2, root_names);
   ProgramTable& caches = shared_caches();
   ProgramPtr program = caches.find(spec, CallShape());
   std::string difference;
@@ -146,12 +140,7 @@ Ref ready_cache(JitFunction& jit) {
 Ref renewed_cache(JitFunction& jit) {
   function_of(jit);
   TreeSpec spec;
-  const auto roots = [&] {
-    // Where the callable could not be looked at, the walk over it and the options says why.
-    if (spec.nodes.empty()) spec = root_spec(jit.function, jit.options, callables_of(jit.options));
-    return root_names();
-  };
-  return with_static_path(spec, roots, [&] { return find_cache(jit, spec); });
+  return with_static_path(spec, root_names, [&] { return find_cache(jit, spec); });
 }
 
 }  // namespace partax

@@ -44,8 +44,6 @@ int forget_programs(PyObject* cache) noexcept;
 // The caches of all callables that live, or of one unless it is None.
 Ref living_caches(PyObject* callable);
 
-// The static part by which the cache of a callable is found.
-TreeSpec root_spec(PyObject* function, PyObject* options, Callables callables);
 // The cache of a wrapper, found or made; it stays whatever other threads do to the wrapper meanwhile.
 Ref ready_cache(JitFunction& jit);
 // The same, by what the callable is now, whatever it was when the cache was found.

@@ -173,7 +173,6 @@ void register_jit_function_types(PyObject* module) {
   bound_type = add_type(module, bound_spec, jit_type);
   jit_type->tp_flags &= ~Py_TPFLAGS_BASETYPE;  // no other class may be derived from it
   hooks.wrapper.set(reinterpret_cast<PyObject*>(jit_type));
-  wrapped_function = [](PyObject* wrapper) { return Ref::borrow(function_of(as_jit(wrapper))); };
 }
 
 void check_is_wrapper(PyObject* object) {

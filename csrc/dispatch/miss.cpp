@@ -138,9 +138,11 @@ Trace::Trace(const ProgramView& view, PyObject* tracers) : call_(running_call(vi
   ++program().tracing;
 }
 
-bool Trace::is_full() const {
+Ref Trace::key_state() const {
   const ProgramTable& table = running().cache().table;
-  return table.size() >= table.max_size();
+  const Ref first = number(program().traces.empty() ? 0 : program().traces.front().number);
+  return tuple_of({first, number(TypeTable::instance().epoch()), exact_unicode(program().difference),
+                   Ref::borrow(truth(table.size() >= table.max_size()))});
 }
 
 Ref Trace::arguments() const {

@@ -25,11 +25,8 @@ class Trace {
   Trace(const ProgramView& program, PyObject* tracers);
 
   Ref call() const { return call_; }
-  // The number of the first trace of the static key; 0 for that one.
-  std::size_t first() const { return program().traces.empty() ? 0 : program().traces.front().number; }
-  bool is_full() const;
-  std::uint64_t epoch() const { return TypeTable::instance().epoch(); }
-  Ref difference() const { return exact_unicode(program().difference); }
+  // The first fields of a partax._explain.history.Record, after its description.
+  Ref key_state() const;
   // The user's arguments with tracers, a tuple. The user's function is called from here on.
   Ref arguments() const;
   // What the target returns to jax: an output node, or one array alone. `shardings` are the explicit ones of the

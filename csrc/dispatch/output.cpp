@@ -80,11 +80,6 @@ bool is_handle(PyObject* object) noexcept { return Py_TYPE(object) == Boxed<Hand
 // Null once the garbage collector has cleared it.
 const Handle* handle_in(PyObject* object) noexcept { return reinterpret_cast<Boxed<Handle>*>(object)->value; }
 
-bool has_shardings(PyObject* handle) noexcept {
-  const Handle* content = handle_in(handle);
-  return content != nullptr && content->has_shardings;
-}
-
 // Null where nothing is left of it.
 std::shared_ptr<const TraceOutput> output_in(PyObject* handle) noexcept {
   const Handle* content = handle_in(handle);
@@ -93,6 +88,10 @@ std::shared_ptr<const TraceOutput> output_in(PyObject* handle) noexcept {
 
 PyObject* handle_compare(PyObject* self, PyObject* other, int op) noexcept {
   if (!is_handle(other) || (op != Py_EQ && op != Py_NE)) Py_RETURN_NOTIMPLEMENTED;
+  const auto has_shardings = [](PyObject* handle) {
+    const Handle* content = handle_in(handle);
+    return content != nullptr && content->has_shardings;
+  };
   // Most often without a turn: jax compares them in caches whose locks CPython lets go of where a thread waits.
   if (self == other || !has_shardings(self) || !has_shardings(other)) {
     return PyBool_FromLong((self == other) == (op == Py_EQ));

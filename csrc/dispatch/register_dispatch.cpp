@@ -1,5 +1,3 @@
-// call/ runs a wrapped callable, and keeps what it was compiled to.
-// In: the arguments of a call. Out: the result of its compiled program, rebuilt; or the error, explained.
 #include "base/binding.h"
 #include "dispatch/bound_function.h"
 #include "dispatch/miss.h"
@@ -47,12 +45,12 @@ void register_cache(py::module_& module) {
       .def_property("difference", [](const CallCache& cache) { return exact_unicode(cache.difference); })
       .def_property("options", [](const CallCache& cache) { return cache.options; })
       .def("programs", &programs_of)
-      .def_property("static_keys", [](const CallCache& cache) { return number(cache.table.size()); })
-      .def_property("traces", [](const CallCache& cache) { return number(cache.counts.traces); })
-      .def_property("hits", [](const CallCache& cache) { return number(cache.counts.hits); })
-      .def_property("misses", [](const CallCache& cache) { return number(cache.counts.misses); })
-      .def_property("max_size", [](const CallCache& cache) { return number(cache.table.max_size()); })
-      .def_property("loads", [](const CallCache& cache) { return number(cache.counts.loads); })
+      .def_property("counts",
+                    [](const CallCache& cache) {
+                      const auto& [traces, hits, misses, loads] = cache.counts;
+                      return tuple_of_numbers(
+                          std::vector{cache.table.size(), traces, hits, misses, cache.table.max_size(), loads});
+                    })
       .def("clear", [](CallCache& cache) {
         cache.table.clear();
         cache.counts = {};
@@ -161,10 +159,7 @@ void register_program(py::module_& module) {
       .def_property("traces", &traces_of);
   BoxedClass<Trace>(module, "partax._core.Trace", "A trace of a call's target that has begun.", {})
       .def_property("call", &Trace::call)
-      .def_property("first", &Trace::first)
-      .def_property("is_full", &Trace::is_full)
-      .def_property("epoch", &Trace::epoch)
-      .def_property("difference", &Trace::difference)
+      .def_property("key_state", &Trace::key_state)
       .def("arguments", &Trace::arguments)
       .def("output", &Trace::output)
       .def("end", &Trace::end);

@@ -8,9 +8,6 @@
 
 namespace partax {
 
-// The function in what filter_jit returns.
-inline Ref (*wrapped_function)(PyObject* wrapper) = nullptr;
-
 enum class CallableSort : std::uint8_t {
   kNone,
   kFunction,

@@ -37,12 +37,9 @@ void check_depth() {
 
 Form form_of(PyObject* value) {
   PyTypeObject* type = Py_TYPE(value);
-  if (type == &PyUnicode_Type || type == &PyLong_Type || type == &PyBool_Type || value == Py_None ||
-      type == &PyBytes_Type || type == &PyEllipsis_Type) {
-    return Form::kAtom;
-  }
   if (type == &PyFloat_Type) return Form::kFloat;
   if (type == &PyComplex_Type) return Form::kComplex;
+  if (is_plain(value)) return Form::kAtom;
   if (type == &PyFunction_Type || PyMethod_Check(value)) return Form::kCallable;
   for (const Container& container : kContainers) {
     if (type == container.type) return container.form;
@@ -175,7 +172,7 @@ std::size_t hash_callable(PyObject* value, std::size_t seed, Callables callables
   Ref inner;
   if (is_method) inner = Ref::borrow(PyMethod_GET_FUNCTION(value));
   if (sort == CallableSort::kPartial) inner = attribute(value, "func");
-  if (sort == CallableSort::kWrapper) inner = wrapped_function(value);
+  if (sort == CallableSort::kWrapper) inner = attribute(value, "_function");
   if (sort == CallableSort::kJitted) inner = optional_attribute(value, wrapped_name.get());
   const bool is_callable = inner && form_of(inner.get()) == Form::kCallable;
   return is_callable ? mix(seed, hash_of_part(inner.get(), Unhashable::kRefuse, callables)) : seed;

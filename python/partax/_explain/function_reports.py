@@ -31,7 +31,7 @@ def _history_report(history: History, cache: _core.CallCache | None) -> Function
         for record, static in zip(history.records, _static_texts(history.records), strict=True)
     ]  # fmt: skip
     defined = "" if history.defined is None else site_text(history.defined)
-    hits, misses = (None, None) if cache is None else (cache.hits, cache.misses)
+    hits, misses = (None, None) if cache is None else cache.counts[2:4]
     return FunctionReport(history.name, defined, hits, misses, tuple(traces), tuple(history.loads))
 
 

@@ -248,7 +248,7 @@ def _new_history(fun: Any, options: Options, cache: _core.CallCache) -> History:
 def begin_trace(call: _core.Call, trace: _core.Trace, tracers: Sequence[Any]) -> Record:
     history, (described, values) = history_of(call), call.describe()
     description = Description([described], values, tracers)
-    record = Record(description, trace.first, trace.epoch, trace.difference, trace.is_full)
+    record = Record(description, *trace.key_state)
     if not description.configuration.get("jax_disable_jit"):  # with it, the function runs and is not traced
         refuse_static_trees(described)
         history.begin(record)

@@ -64,7 +64,7 @@ def cache_info(self: JitFunction[..., Any]) -> CacheInfo:
     Returns:
       The `partax.stages.CacheInfo`, a named tuple.
     """
-    return CacheInfo(*(getattr(self._cache, name) for name in CacheInfo._fields))
+    return CacheInfo(*self._cache.counts)
 
 
 def clear_cache(self: JitFunction[..., Any]) -> None:
@@ -238,8 +238,6 @@ def install() -> None:
         setattr(cls, name, value)
     copyreg.pickle(_core.BoundFunction, methods.reduced)
     READ_BY[Options] = operator.attrgetter("key")
-    for cls in (_core.Static, _core.FlatSpec):
-        READ_BY[cls] = _core.roots_of
     for cls in (JitFunction, _core.BoundJitFunction):
         READ_BY[cls] = parts
         jax.tree_util.register_pytree_node(cls, _core._flatten_jit, _core._unflatten_jit)
