@@ -59,6 +59,19 @@ def change(value: Any) -> bool:
 
 # --- trees
 
+WRAPPER = partax.filter_jit(lambda tree: None)
+
+
+def flattened(tree: Any) -> tuple[list[Any], partax.tree.FlatSpec]:
+    spec, arrays = partax.flat_partition(tree, is_dynamic, rest="static")
+    return list(arrays.values()), spec
+
+
+def arrays_of_match(call: _core.PreparedCall, tree: Any) -> list[Any] | None:
+    """The arrays of another call of the same program; None if its program is another one."""
+    other = call.rebind((tree,), {})
+    return None if other is None else list(other.leaves)
+
 
 def assert_same_objects(actual: Any, expected: Any) -> None:
     assert [id(x) for x in actual] == [id(x) for x in expected]
@@ -68,19 +81,20 @@ def assert_same_objects(actual: Any, expected: Any) -> None:
 @given(recipes.flatmap(lambda recipe: st.tuples(st.just(recipe), st.one_of(variants(recipe), recipes))))
 def test_the_static_part_of_a_tree_is_that_of_the_model(pair: Any) -> None:
     left, equal, right = build(pair[0], 0), build(pair[0], 0), build(pair[1], 0)
-    arrays, spec = _core.flatten(left)
+    arrays, spec = flattened(left)
+    call = _core.prepare_call(WRAPPER, (left,), {}, False)
     assert_same_objects(arrays, [x for _, x in dynamic_leaves(left)])
     assert leaf_paths(_core.describe_tree(left, "tree")[0]) == [path for path, _ in dynamic_leaves(left)]
-    rebuilt = spec.rebuild(arrays)
+    rebuilt = _core.tree_unflatten(spec, arrays)
     assert static_key(rebuilt) == static_key(jax.tree.map(lambda x: x, left))
     assert_same_objects([x for _, x in dynamic_leaves(rebuilt)], arrays)
     key, table = static_key(left), {spec: "left"}
     for tree in (left, equal, right):
         is_same = key == static_key(tree)
-        other_arrays, other_spec = _core.flatten(tree)
+        other_arrays, other_spec = flattened(tree)
         assert (spec == other_spec) is is_same and (other_spec == spec) is is_same
         assert not is_same or hash(spec) == hash(other_spec)
-        matched = spec.match(tree)
+        matched = arrays_of_match(call, tree)
         assert (matched is not None) is is_same
         if matched is not None:
             assert_same_objects(matched, other_arrays)
@@ -88,8 +102,8 @@ def test_the_static_part_of_a_tree_is_that_of_the_model(pair: Any) -> None:
     has_equal = key == static_key(equal)
     for node in jax.tree.leaves(left, is_leaf=lambda x: isinstance(x, Bag | Cell)):
         if isinstance(node, Bag | Cell) and change(node.label if isinstance(node, Bag) else node.mode):
-            assert table.get(_core.flatten(left)[1]) is None and spec.match(left) is None
-            assert table.get(_core.flatten(equal)[1]) == ("left" if has_equal else None)
+            assert table.get(flattened(left)[1]) is None and arrays_of_match(call, left) is None
+            assert table.get(flattened(equal)[1]) == ("left" if has_equal else None)
             break
 
 
@@ -123,7 +137,7 @@ def similar(value: Any) -> st.SearchStrategy[Any]:
 def test_static_values_compare_as_in_the_model(pair: Any, kind: Any) -> None:
     values = (pair[0], fresh(pair[0]), pair[1])
     keys = [outcome(lambda v=v: canonical(v), (TypeError,)) for v in values]
-    hashes = [outcome(lambda v=v: _core.static_hash(v), (TypeError,)) for v in values]
+    hashes = [outcome(lambda v=v: hash(partax.tree.Static(v)), (TypeError,)) for v in values]
     for value, key, hash_value in zip(values, keys, hashes, strict=True):
         assert isinstance(key, TypeError) is isinstance(hash_value, TypeError), (key, hash_value)
         for other, other_key, other_hash in zip(values, keys, hashes, strict=True):
@@ -133,16 +147,16 @@ def test_static_values_compare_as_in_the_model(pair: Any, kind: Any) -> None:
             assert _core.static_equal(value, other) is (key == other_key), (value, other)
             assert key != other_key or hash_value == other_hash, (value, other)
     make = (lambda v: Bag(1, label=v)) if kind is Bag else (lambda v: Cell(1, mode=v))
-    table = outcome(lambda: {_core.flatten(make(values[0]))[1]: "first"}, REFUSALS)
+    table = outcome(lambda: {flattened(make(values[0]))[1]: "first"}, REFUSALS)
     assert isinstance(table, TypeError) is isinstance(keys[0], TypeError), (table, keys[0])
     if isinstance(table, TypeError):
         return
     for value, key in zip(values, keys, strict=True):
         if not isinstance(key, TypeError):
-            assert (_core.flatten(make(value))[1] in table) is (key == keys[0]), value
+            assert (flattened(make(value))[1] in table) is (key == keys[0]), value
     if change(values[0]) and values[0] is not values[1]:  # a key keeps the value as it was
-        assert _core.flatten(make(values[0]))[1] not in table
-        assert (_core.flatten(make(values[1]))[1] in table) is (keys[0] == keys[1])
+        assert flattened(make(values[0]))[1] not in table
+        assert (flattened(make(values[1]))[1] in table) is (keys[0] == keys[1])
 
 
 # --- hostile objects
@@ -164,7 +178,7 @@ class World:
         if how == 0:
             gc.collect(0)
         elif how == 1:
-            _core.flatten(self.tree)
+            _core.describe_tree(self.tree, "tree")
         for container in self.containers if how > 1 else ():
             if how == 2:
                 container.clear()
@@ -286,22 +300,20 @@ def hostile_tree(data: Any, world: World, depth: int = 0) -> Any:
 
 
 def operations(tree: Any, other: Any, leaf_filter: Any) -> Iterator[Callable[[], Any]]:
-    if isinstance(flat := outcome(lambda: _core.flatten(tree)), tuple):
-        arrays, spec = flat
-        yield lambda: spec.rebuild(arrays)
-        yield lambda: spec.match(other)
+    call = outcome(lambda: _core.prepare_call(WRAPPER, (tree,), {}, False))
+    if isinstance(call, _core.PreparedCall):
+        yield lambda: arrays_of_match(call, other)
         yield lambda: _core.describe_tree(tree, "tree")
-        yield lambda: {spec: 1}.get(_core.flatten(other)[1])
     if isinstance(parts := outcome(lambda: partax.partition(tree, leaf_filter)), tuple):
         yield lambda: partax.combine(*parts)
         yield lambda: partax.combine(other, *parts)
     yield lambda: partax.partition(tree, tree, strict=True)
     yield lambda: partax.filter(tree, True, is_leaf=lambda x: isinstance(x, Wild))
     if isinstance(fixed := outcome(lambda: partax.flat_partition(tree, is_dynamic, rest="static")), tuple):
-        yield lambda: hash(fixed[0]) + (fixed[0] == fixed[0])
+        yield lambda: {fixed[0]: 1}.get(flattened(other)[1])
         yield lambda: partax.flat_combine(*fixed)
         yield lambda: repr(fixed[0])
-    yield lambda: _core.static_hash(tree)
+    yield lambda: hash(partax.tree.Static(tree))
     yield lambda: _core.static_equal(tree, other)
 
 
@@ -327,6 +339,7 @@ def test_hostile_objects_get_an_exception_and_everything_works_afterwards(data: 
     finally:
         Evil.armed = False
     tree = {"a": [1, array(1)], "b": Bag(2.0, label=[1])}
-    leaves, spec = _core.flatten(tree)
-    assert leaves[0] is tree["a"][1] and canonical(spec.rebuild(leaves)["b"].label) == canonical([1])
+    arrays, spec = flattened(tree)
+    rebuilt = _core.tree_unflatten(spec, arrays)
+    assert arrays[0] is tree["a"][1] and canonical(rebuilt["b"].label) == canonical([1])
     assert_identical(partax.combine(*partax.partition(tree, int, Bag)), tree)

@@ -287,9 +287,4 @@ bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count
   return matched(leaves, [&] { return Matcher(spec, leaves, abstract, rule, kept_values).call(values, count); });
 }
 
-bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves) {
-  leaves.reserve(leaves.size() + spec.num_dynamic);
-  return matched(leaves, [&] { return Matcher(spec, leaves, false, nullptr).walk(tree); });
-}
-
 }  // namespace partax

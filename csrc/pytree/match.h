@@ -15,6 +15,5 @@ namespace partax {
 // What `kept_values` (may be null) has of the values is not looked at.
 bool match_call(const TreeSpec& spec, PyObject* const* values, std::size_t count, LeafBuffer& leaves, bool abstract,
                 const DynamicRule* rule, const KeptValues* kept_values = nullptr);
-bool match_tree(const TreeSpec& spec, PyObject* tree, LeafBuffer& leaves);
 
 }  // namespace partax

@@ -40,7 +40,8 @@ auto located(PyObject* self, Body&& body) {
   return with_static_path(part_of(self).tree, [&] { return root_of(root); }, body);
 }
 
-// What callables read is recorded with the hash, which a key asks for when it is made.
+// What callables read, and what values without a hash are equal to, is recorded with the hash, which a key asks for
+// when it is made.
 void seal(PyObject* self) {
   StaticPart& part = part_of(self);
   if (part.sealed) return;
@@ -55,7 +56,7 @@ std::size_t hash_of(PyObject* self) {
   if (part.is_hashed.load(std::memory_order_acquire)) return part.hash;
   const std::vector<Node>& nodes = part.tree.nodes;
   std::size_t hash = part.tree.hash, node = 0;
-  bool may_hold_callables = false;
+  bool may_change = false;
   for (std::size_t i = 0; i < part.tree.statics.size(); ++i) {
     while (node + 1 < nodes.size() && nodes[node + 1].first_static <= i) ++node;
     const Ref value = part.tree.statics[i].value();
@@ -64,13 +65,13 @@ std::size_t hash_of(PyObject* self) {
                           is_named_by_functions(nodes[node].kind);
     const auto hash_of_value = [&] {
       const Form form = value ? form_of(value.get()) : Form::kAtom;
-      may_hold_callables = may_hold_callables || form == Form::kCallable || is_composite(form);
+      may_change = may_change || form == Form::kCallable || form == Form::kGeneric || is_composite(form);
       return value ? static_hash(value.get(), is_named ? Unhashable::kCompare : Unhashable::kRefuse) : 0;
     };
     const std::size_t value_hash = located(self, [&] { return of_value(i, hash_of_value); });
     hash = mix(hash, value_hash);
   }
-  if (may_hold_callables) seal(self);
+  if (may_change) seal(self);
   part.hash = hash;
   part.is_hashed.store(true, std::memory_order_release);
   return hash;
@@ -201,12 +202,6 @@ Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator) {
 const TreeSpec& loose_tree(PyObject* spec) {
   if (Py_TYPE(spec) != flat_spec_type) raise_error(PyExc_TypeError, "expected a FlatSpec");
   return part_of(spec).tree;
-}
-
-Ref roots_of(PyObject* node) {
-  const StaticPart& part = part_of(node);
-  const Ref statics = static_data(part.tree.statics.begin(), part.tree.statics.end());
-  return tuple_of({node_names(part.tree, {}), statics, or_none(part.keys), or_none(part.separator)});
 }
 
 }  // namespace partax

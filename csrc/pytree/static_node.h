@@ -13,8 +13,6 @@ void register_static_node_types(PyObject* module);
 // A FlatSpec of a tree, which holds its values; `keys` are the paths of its leaves (a tuple), `separator` may be None.
 Ref make_flat_spec(TreeSpec tree, Ref keys, Ref separator);
 
-// All that is static in it, as a tuple: the nodes, the values, the keys and the separator.
-Ref roots_of(PyObject* node);
 // The static part that a FlatSpec holds. Raises a TypeError for any other object.
 const TreeSpec& loose_tree(PyObject* spec);
 

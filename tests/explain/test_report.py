@@ -141,7 +141,7 @@ def report_of(text: str) -> FunctionReport:
 
 def test_the_table_of_a_report() -> None:
     head, *lines = [" ".join(line.split()) for line in str(report_of("step")).splitlines()]
-    assert head == "step (step.py:12): 2003 calls, 3 traces, 1 loaded, 5.06 s to trace and compile"
+    assert head == "step (step.py:12): 2,003 calls, 3 traces, 1 loaded, 5.06 s to trace and compile"
     assert "2 step - 0.1250 0.0625 1.5000 (2 x)" in lines and "trace 3 at step.py:41: step -> 3" in lines
     assert lines[-1] == "loaded at step in 0.5 s (saves 3 s)"
 

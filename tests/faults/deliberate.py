@@ -23,14 +23,14 @@ def buggy(bug: Callable[[], Any], raises: bool = True, **more: Any) -> Case:
 
     def run() -> Any:
         try:
-            return _core.flatten(TREE)
+            return _core.tree_flatten(TREE, None)
         except MemoryError:
             value = bug()
             if raises:
                 raise
             return value
 
-    return Case(run, equals(_core.flatten(TREE)), **more)
+    return Case(run, equals(_core.tree_flatten(TREE, None)), **more)
 
 
 def changed() -> Case:
@@ -45,9 +45,9 @@ def reference() -> Case:
 
 OPERATIONS.update(
     {
-        "no fault": lambda: returning(lambda: _core.flatten(TREE)),
+        "no fault": lambda: returning(lambda: _core.tree_flatten(TREE, None)),
         "crash": lambda: buggy(os.abort),
-        "leak": lambda: buggy(lambda: LEAKED.append(_core.flatten(TREE))),
+        "leak": lambda: buggy(lambda: LEAKED.append(_core.tree_flatten(TREE, None))),
         "wrong": lambda: buggy(lambda: ([], None), raises=False),
         "unraisable": lambda: buggy(lambda: CannotRaise() and None),
         "changed": changed,

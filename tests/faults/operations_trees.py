@@ -34,25 +34,21 @@ def model() -> Any:
     }
 
 
-def of_spec(run: Callable[[Any, Any], Any], argument: Any) -> Case:
-    """An operation on a spec and its leaves, and on a tree."""
-    leaves, spec = _core.flatten(every_family())
-    state = lambda: (hash(spec), hash(spec == spec))
-    return returning(lambda: run(spec, leaves), argument, *leaves, state=state)
-
-
 @operation
 def flatten_and_match() -> Case:
     argument, other = every_family(), every_family() | {"ключ": [trees.array(1), *range(299), -1]}
-    run = lambda spec, leaves: (_core.flatten(argument), spec.match(argument), spec.match(other))
-    return of_spec(run, argument)
+    call = _core.prepare_call(partax.filter_jit(len), (argument,), {}, False)
+    match = lambda tree: getattr(call.rebind((tree,), {}), "leaves", None)
+    return returning(lambda: (_core.tree_flatten(argument, None), match(argument), match(other)), argument)
 
 
 @operation
 def rebuild_and_describe() -> Case:
     argument = every_family()
+    leaves, spec = _core.tree_flatten(every_family(), None)
     describe = lambda: [entry[:2] for entry in details(_core.describe_tree(argument, "model")[0])]
-    return of_spec(lambda spec, leaves: (spec.rebuild(leaves), describe()), argument)
+    state = lambda: (hash(spec), hash(spec == spec))
+    return returning(lambda: (_core.tree_unflatten(spec, leaves), describe()), argument, *leaves, state=state)
 
 
 @operation
@@ -72,10 +68,10 @@ def flatten_a_new_declared_class() -> Case:
         current[:] = [unflatten("new", (trees.array(2),))]
 
     def check(value: Any) -> None:
-        rebuilt = value[1].rebuild(value[0])
+        rebuilt = _core.tree_unflatten(value[1], value[0])
         assert type(rebuilt) is type(current[0]) and vars(rebuilt) == vars(current[0])
 
-    return Case(lambda: _core.flatten(current[0]), check, prepare=create, keeps_memory=True)
+    return Case(lambda: _core.tree_flatten(current[0], None), check, prepare=create, keeps_memory=True)
 
 
 def adder(n: Any) -> Callable[[Any], Any]:
@@ -97,7 +93,7 @@ def statics() -> list[Any]:
 @operation
 def equality_and_hash_of_static_values() -> Case:
     pairs = list(zip(statics(), statics(), strict=True))
-    run = lambda: [(_core.static_equal(*pair), _core.static_hash(pair[0])) for pair in pairs]
+    run = lambda: [(_core.static_equal(*pair), hash(tree.Static(pair[0]))) for pair in pairs]
     return returning(run, *(value for value, _ in pairs))
 
 
@@ -172,7 +168,7 @@ def at_and_equal() -> Case:
 @operation
 def error_for_what_cannot_be_static() -> Case:
     value = {"a": [trees.Bag(label=trees.array(2))]}
-    return raising(TypeError, "model['a'][0]", lambda: _core.flatten(value, "model"), value)
+    return raising(TypeError, "model['a'][0]", lambda: _core.describe_tree(value, "model"), value)
 
 
 class Failing:
@@ -189,4 +185,4 @@ jax.tree_util.register_pytree_node(Failing, Failing.flatten, lambda _, children:
 def error_of_a_flatten_function() -> Case:
     value = trees.Tray(1, [Failing()])
     # CPython 3.11 loses the exception if it cannot create the frame of the caller, so that is created first.
-    return raising(LookupError, "flatten failed", lambda: (sys._getframe(), _core.flatten(value, "model")), value)
+    return raising(LookupError, "flatten failed", lambda: (sys._getframe(), _core.describe_tree(value, "model")), value)

@@ -106,7 +106,7 @@ import threading
 
 import jax
 import partax
-from partax import _core, filter_jit
+from partax import filter_jit
 
 class Aux:
     def __init__(self, aux):
@@ -117,7 +117,7 @@ WRAPS = {
     "wrapper": filter_jit,
     "bound wrapper": filter_jit(lambda self: self).__get__,
     "attribute of a wrapper": lambda inner: setattr(f := filter_jit(len), "inner", inner) or f,
-    "TreeSpec": lambda inner: _core.flatten([inner])[1],
+    "FlatSpec": lambda inner: partax.flat_partition([inner], rest="static")[0],
 }
 threading.stack_size(256 * 1024)
 for name, wrap in WRAPS.items():

@@ -152,7 +152,7 @@ jax.tree_util.register_pytree_node(Again, Again.read, lambda *_: Again())
 
 
 OPERATIONS: dict[str, Callable[[Any], object]] = {
-    "flatten": _core.flatten,
+    "describe": lambda tree: _core.describe_tree(tree, "tree"),
     "partition": lambda tree: partax.partition(tree, partax.is_array),
     "flat_partition": lambda tree: partax.flat_partition(tree, partax.is_array),
     "call": lambda tree: filter_jit(lambda tree: 1)(tree),
@@ -161,7 +161,7 @@ OPERATIONS: dict[str, Callable[[Any], object]] = {
 }
 
 
-@pytest.mark.parametrize("name", ["flatten", "partition", "flat_partition", "call"])
+@pytest.mark.parametrize("name", ["describe", "partition", "flat_partition", "call"])
 def test_deep_walks_within_walks_are_a_recursion_error(name: str) -> None:
     again, operation = Again(), OPERATIONS[name]
     tree: Any = functools.reduce(lambda tree, _: [tree], range(1900), again)
@@ -175,7 +175,7 @@ def test_deep_walks_within_walks_are_a_recursion_error(name: str) -> None:
 def test_a_thread_with_a_small_stack_gets_a_recursion_error() -> None:
     tree = nested(lambda tree: [tree], 1900)
     deep_filter = functools.reduce(lambda f, _: ~(f & True), range(1900), partax.is_array)
-    operations = [functools.partial(OPERATIONS[name], tree) for name in ("flatten", "partition", "combine", "at")]
+    operations = [functools.partial(OPERATIONS[name], tree) for name in ("describe", "partition", "combine", "at")]
     operations.append(lambda: partax.filter([1], deep_filter))
     errors: list[str] = []
 

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 import jax
 
 from partax import _core
-from partax._pytree.methods import open_methods
 
-_STATE = "_pytree__state"  # the trace that an object was made in
+STATE = "_pytree__state"  # the trace that an object was made in
 _VALUE = "_raw_value"
 
 DELETED: Any = type("DELETED", (), {})
@@ -33,6 +32,7 @@ class Change(NamedTuple):
     object: Any
     name: str
     value: Any
+    before: Any = None  # also if it was not there
 
     @property
     def is_value(self) -> bool:  # of a Variable
@@ -110,13 +110,13 @@ def changes(watched: list[Seen]) -> Iterator[Change]:
             yield Change(path if name == _VALUE else f"{path}.{name}", number, owner, name, now.get(name, DELETED))
 
 
-def make_change(change: Change, original: Any) -> None:
-    if change.is_value:
-        original.set_raw_value(change.value)
-    elif change.value is DELETED:
-        delattr(original, change.name)
+def make_change(original: Any, name: str, value: Any) -> None:
+    if name == _VALUE:
+        original.set_raw_value(value)
+    elif value is DELETED:
+        delattr(original, name)
     else:
-        setattr(original, change.name, change.value)
+        setattr(original, name, value)
 
 
 def can_make(change: Change, watched: list[Seen]) -> bool:
@@ -133,7 +133,7 @@ def can_make(change: Change, watched: list[Seen]) -> bool:
 def _contents(owner: Any) -> dict[str, Any]:
     if hasattr(type(owner), _VALUE):
         return {_VALUE: getattr(owner, _VALUE), **owner._var_metadata}
-    return {name: value for name, value in vars(owner).items() if name not in (_STATE, "_pytree__nodes")}
+    return {name: value for name, value in vars(owner).items() if name not in (STATE, "_pytree__nodes")}
 
 
 def _objects(nnx: Any, value: Any, path: str, met: Collection[int]) -> Iterator[tuple[str, Any]]:
@@ -148,7 +148,7 @@ def _objects(nnx: Any, value: Any, path: str, met: Collection[int]) -> Iterator[
 
     leaves = {"": value}
     if not is_object(value):
-        if not any(map(is_object, jax.tree.leaves(open_methods(value), is_leaf=is_leaf))):
+        if not any(map(is_object, _core.tree_flatten(value, is_leaf)[0])):
             return
         leaves = _core.flat_partition(value, (is_object,), None, False, is_leaf, path)[1]
     for inner, leaf in leaves.items():
@@ -157,5 +157,5 @@ def _objects(nnx: Any, value: Any, path: str, met: Collection[int]) -> Iterator[
         yield here, leaf
         if is_new and nnx.Pytree in type(leaf).__mro__:
             is_list = nnx.List in type(leaf).__mro__
-            for name in sorted(vars(leaf).keys() - {_STATE}, key=str):
+            for name in sorted(vars(leaf).keys() - {STATE}, key=str):
                 yield from _objects(nnx, vars(leaf)[name], f"{here}[{name}]" if is_list else f"{here}.{name}", met)

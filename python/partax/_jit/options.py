@@ -61,7 +61,7 @@ class Options:
         self.keep_unused, self.cache_size = bool(self.keep_unused), int(self.cache_size)
         self.compiler_options = None if self.compiler_options is None else dict(self.compiler_options)
         self.key = tuple(getattr(self, field.name) for field in dataclasses.fields(self))
-        self._spec = _core.flatten(self.key, "options")[1]
+        self._spec = _core.flat_partition(self.key, (), None, True, None, "options")[0]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Options) and self._spec == other._spec

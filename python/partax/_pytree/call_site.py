@@ -30,10 +30,10 @@ def is_of_library(filename: str) -> bool:
 _not_the_user = (_directory(jax), _directory(sys.modules["partax"]))
 
 
-def call_site(*packages: str) -> tuple[str, int]:
+def call_site() -> tuple[str, int]:
     """The file and line of the innermost call in the user's own code, above packages that call jax for the user."""
-    callers = filter(None, map(sys.modules.get, (*packages, "equinox")))
-    skipped_directories = (*_not_the_user, *map(_directory, callers))
+    equinox = sys.modules.get("equinox")
+    skipped_directories = _not_the_user if equinox is None else (*_not_the_user, _directory(equinox))
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is run_for.__code__:

@@ -9,6 +9,7 @@ import jax
 
 from partax import _core
 from partax._core import FlatSpec, Static
+from partax._functions.classes import READ_BY
 from partax._pytree.filters import FilterSpec, IsLeaf, check_used, nearest_paths
 from partax._pytree.partition import PyTree
 
@@ -129,5 +130,6 @@ def _reduce_spec(spec: FlatSpec) -> tuple[Any, ...]:
 
 for _cls in (FlatSpec, Static):
     jax.tree_util.register_pytree_node(_cls, lambda node: ((), node), lambda node, _: node)
+READ_BY[FlatSpec], READ_BY[Static] = _reduce_spec, ("value",)
 copyreg.pickle(FlatSpec, _reduce_spec)  # pyright: ignore[reportArgumentType] - the stub accepts fewer types
 copyreg.pickle(Static, lambda static: (Static, (static.value,)))

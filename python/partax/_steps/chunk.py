@@ -64,7 +64,8 @@ class _Chunk:
             from partax._steps.objects import split_arguments
 
             objects, candidates = split_arguments(values, batches)
-        fixed, fixed_spec = _core.flatten({name: value for name, value in values.items() if name in candidates})
+        fixed = {name: value for name, value in values.items() if name in candidates}
+        leaves, structure = _core.tree_flatten(fixed, None)
         places = Places()
 
         def call_step(carry: dict[str, Any], batch: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -72,7 +73,7 @@ class _Chunk:
             carried = dict(carry)
             copies = objects.copies(carried.pop(_OBJECTS)) if objects else {}
             # Flax's Variables have to be of the trace that they are used in.
-            arguments = {**fixed_spec.rebuild(fixed), **batch, **carried}
+            arguments = {**_core.tree_unflatten(structure, leaves), **batch, **carried}
             contents = watch_named(arguments.items())
             by_position, by_name = bind_arguments(signature, {**arguments, **copies})
             with during(makes_changes, True):

@@ -13,7 +13,6 @@ import numpy as np
 from jax.sharding import AbstractMesh, Mesh, PartitionSpec
 
 from partax._pytree.filters import is_array, is_array_like
-from partax._pytree.methods import close_methods, open_methods
 from partax._pytree.partition import combine, is_none, partition
 from partax._transforms.objects import Objects
 from partax._transforms.split import Split, leaf_text, spread
@@ -50,7 +49,7 @@ class _Mapped(Transformed[..., Any]):
         choices: list[Split] = []
         for name, value in bound.arguments.items():
             entry = prefixes.get(name, self._default)
-            pairs = spread(entry, open_methods(value), self._is_entry, self._option, name)
+            pairs = spread(entry, value, self._is_entry, self._option, name)
             chosen = {path: choose(name + path, *pair) for path, pair in pairs.items()}
             chosen = {path: choice for path, choice in chosen.items() if choice is not None}
             splits.append(Split.of(value, True).only(chosen))
@@ -112,7 +111,7 @@ def _split_by_axis(out: Any, out_axes: Any) -> tuple[dict[int, dict[str, Any]], 
     """The leaves of a result by the axis that they get, and all others."""
     stacked: dict[int, dict[str, Any]] = {}
     rest = Split.of(out)
-    for path, (leaf, entry) in spread(out_axes, open_methods(out), is_none, "out_axes", "the result").items():
+    for path, (leaf, entry) in spread(out_axes, out, is_none, "out_axes", "the result").items():
         ndim = jnp.ndim(leaf) + 1 if is_array_like(leaf) else 0
         axis = _axis_of(leaf, entry, ndim, f"the result{path}", "out_axes")
         if axis is not None:
@@ -200,7 +199,6 @@ class _ShardMap(_Mapped):
 
         def arrays_of(out: Any) -> Any:
             nonlocal rest
-            out = open_methods(out)
             if all(map(is_array, jax.tree.leaves(out))):  # a user's node may refuse None
                 return out
             arrays, rest = partition(out, is_array)
@@ -210,7 +208,7 @@ class _ShardMap(_Mapped):
         more: dict[str, Any] = dict(options) | ({} if in_specs is ... else {"in_specs": specs})
         out_specs = jax.tree.map(_spec_or_whole, out_specs, is_leaf=_is_spec)
         out = jax.shard_map(run, out_specs=out_specs, **more)(*splits)
-        return close_methods(out if rest is None else combine(out, rest))
+        return out if rest is None else combine(out, rest)
 
 
 @transformation

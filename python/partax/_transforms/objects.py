@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from partax._jit.lost_changes import (
-    Change,
     Seen,
     can_make,
     changes,
@@ -33,7 +32,7 @@ class Objects:
     """Those of one call of the transformation `name`, whose values have names; a ValueError for one in two places."""
 
     def __init__(self, name: str, values: Iterable[tuple[str, Any]]):
-        self._name = name
+        self._function = f"the function under {name}"
         pairs = list(values)
         self._names = [name for name, _ in pairs]
         self._originals = [value for _, value in nnx_objects(pairs, name)]
@@ -57,7 +56,7 @@ class Objects:
         @functools.wraps(fun, updated=())
         def watched(*args: Any, **kwargs: Any) -> Any:
             out, seen = self._run(fun, args, kwargs)
-            self._refuse(seen, returned(out), _OTHERWISE)
+            refuse_lost(seen, returned(out), self._function, _OTHERWISE)
             return out
 
         return watched
@@ -69,24 +68,20 @@ class Objects:
             out, seen = self._run(fun, args, kwargs)
             every = list(changes(seen))
             if not (makes_changes.get() and all(can_make(change, seen) for change in every)):
-                self._refuse(seen, returned(out), _OTHERWISE if makes_changes.get() else _IN_JIT)
+                refuse_lost(seen, returned(out), self._function, _OTHERWISE if makes_changes.get() else _IN_JIT)
                 every = []
-            return out, [(one.path, one.number, one.name, one.value) for one in every]
+            return out, [(one.number, one.name, one.value) for one in every]
 
         return watched
 
     def apply_changes(self, result: Split) -> Any:
         """Change the caller's objects by the second value of a pair that was split, and return the first."""
         value, every = result.tree
-        for path, number, name, new in every:
-            original = self._originals[number]
-            make_change(Change(path, number, original, name, new), original)
+        for number, name, new in every:
+            make_change(self._originals[number], name, new)
         return value
 
     def _run(self, fun: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Seen]]:
         named = [*zip(self._names, args, strict=False), *sorted(kwargs.items())] if self._originals else []
         seen = watch_named(named)
         return fun(*args, **kwargs), seen
-
-    def _refuse(self, seen: list[Seen], result: Any, remedy: str) -> None:
-        refuse_lost(seen, result, f"the function under {self._name}", remedy)

@@ -113,8 +113,8 @@ def parts(tree: Any) -> Any:
 def spread(prefix: Any, tree: Any, is_entry: Callable[[Any], bool], option: str, root: str) -> dict[str, Any]:
     """Return for each leaf of a tree, by path, the leaf and its entry of a prefix."""
     pairs = _core.broadcast_prefix(prefix, tree, is_entry, option, root)
-    paths = (jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(tree))
-    return dict(zip(paths, pairs, strict=True))
+    structure, _ = _core.flat_partition(tree, (), None, False, None, root)
+    return dict(zip(structure.paths, pairs, strict=True))
 
 
 class ArrayType(NamedTuple):

@@ -2,12 +2,12 @@
 
 import copy
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
 from partax import _core
-from partax._jit.lost_changes import DELETED
+from partax._jit.lost_changes import DELETED, Change
 from partax._libraries.flax import graph
 
 _MUTABLE = (list, dict, set, bytearray)
@@ -19,16 +19,6 @@ class _Same:
 
     address: int
     value: Any = dataclasses.field(compare=False)  # without it, the address could be used again
-
-
-class Change(NamedTuple):
-    """An attribute that is different now, of the object at this place; `before` is None if it was not there."""
-
-    place: int
-    owner: Any
-    name: Any
-    before: Any
-    value: Any
 
 
 def _contents(owner: Any) -> dict[Any, Any]:
@@ -47,7 +37,9 @@ def _form(value: Any) -> Any:
     if graph.is_object(value) or isinstance(value, jax.Array):
         return _Same(id(value), value)
     try:
-        return _core.flatten(jax.tree.map(comparable, value, is_leaf=graph.is_object), "value")[1]
+        leaves, structure = _core.tree_flatten(value, graph.is_object)
+        hash(structure)  # takes a snapshot of what may change in place
+        return structure, _core.Static(tuple(map(comparable, leaves)))
     except TypeError:
         return _Same(id(value), value)
 
@@ -80,12 +72,12 @@ class Snapshot:
                 earlier, form = before.get(name, (None, None))
                 value = now.get(name, DELETED)
                 if name not in before or value is DELETED or form != _form(value):
-                    changes.append(Change(index, owner, name, earlier, value))
+                    changes.append(Change("", index, owner, name, value, earlier))
         return changes
 
     def unchanged(self, changes: list[Change]) -> list[Any]:
         """The arrays in attributes that have not changed."""
-        changed = {(change.place, change.name) for change in changes}
+        changed = {(change.number, change.name) for change in changes}
         attributes = [
             value
             for index, (_, before) in enumerate(self._before)

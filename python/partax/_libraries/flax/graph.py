@@ -14,11 +14,10 @@ from flax.nnx.pytreelib import AttributeStatus, Pytree
 
 from partax._families.fields import identical
 from partax._jax.private import array_type
+from partax._jit.lost_changes import STATE
 
 Variable: Any = variablelib.Variable
 HIJAX: Any = variablelib.HijaxVariable
-STATE = "_pytree__state"
-"""The attribute of an nnx object with the trace that it was created in."""
 
 
 @jax.tree_util.register_dataclass

@@ -18,10 +18,10 @@ from flax.nnx.transforms.compilation import StateSharding
 
 from partax import _core
 from partax._jit.at_work import during
-from partax._jit.lost_changes import makes_changes
+from partax._jit.lost_changes import DELETED, Change, makes_changes
 from partax._jit.shardings import PrefixOfValue, is_sharding_leaf, leaf_in_shardings
 from partax._libraries.flax import graph
-from partax._libraries.flax.find_changes import DELETED, Change, Snapshot
+from partax._libraries.flax.find_changes import Snapshot
 from partax._libraries.flax.graph import Variable, is_object
 
 
@@ -76,11 +76,6 @@ def refuse_unlike(in_shardings: Any, values: dict[str, Any]) -> None:
                         f"Inconsistent aliasing: `{first}` and `{place}` are one {type(variable).__name__}, found "
                         f"{first_sharding} and {sharding} for them in in_shardings, expected the same for both"
                     )
-
-
-def shardings_by_leaf(call: _core.Call, values: tuple[Any, ...]) -> dict[int, Any]:
-    leaves = [leaf for value in values for leaf in _core.flatten(value)[0]]
-    return dict(zip(map(id, leaves), leaf_in_shardings(call.options, call.shape, values), strict=True))
 
 
 def constrained(value: Any, before: Any, by_leaf: dict[int, Any]) -> Any:
@@ -161,7 +156,10 @@ class GraphMode(enum.Enum):
         """Call the user's function in a trace: build its objects from tracers, then read what it changed."""
         options = call.options
         builder = graph.GraphBuilder()
-        shardings = {} if options.in_shardings is None else shardings_by_leaf(call, values)
+        shardings: dict[int, Any] = {}
+        if options.in_shardings is not None:
+            leaves = [leaf for value in values for leaf in _core.describe_tree(value, "")[1]]
+            shardings = dict(zip(map(id, leaves), leaf_in_shardings(options, call.shape, values), strict=True))
         built = tuple([builder.build(value) for value in values])
         before = Snapshot(builder.objects)
         try:
@@ -178,7 +176,7 @@ class GraphMode(enum.Enum):
                 # A graph may have a Variable twice.
                 out = result if self is GraphMode.TREE else extract.to_tree2(result)
                 extract.check_no_aliases("jit", args=variables, out=out, check=["out"])
-                changes = [change for change in changes if issubclass(type(change.owner), graph.Variable)]
+                changes = [change for change in changes if issubclass(type(change.object), graph.Variable)]
             return _outcome(result, changes, before, options.donate != "none", shardings)
         except (errors.TraceContextError, ValueError) as error:
             if "trace level" in str(error):
@@ -199,7 +197,7 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     sets = [change for change in changes if change.value is not DELETED]
     names = [change.name for change in sets]
     values = tuple([reader.read(constrained(change.value, change.before, shardings)) for change in sets])
-    deleted = tuple([(change.place, change.name) for change in changes if change.value is DELETED])
+    deleted = tuple([(change.number, change.name) for change in changes if change.value is DELETED])
     result = reader.read(result)
     returned = {id(leaf) for leaf in jax.tree.leaves((result, values))}
     unchanged = before.unchanged(changes) if donates else []
@@ -207,7 +205,7 @@ def _outcome(result: Any, changes: list[Change], before: Snapshot, donates: bool
     return Outcome(
         result,
         values,
-        owners=array("I", [change.place for change in sets]).tobytes(),
+        owners=array("I", [change.number for change in sets]).tobytes(),
         is_plain=not (reader.has_met_any or deleted) and {*names} <= {"_raw_value"},
         names=json.dumps(names),
         deleted=deleted,
