@@ -2,21 +2,21 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
 from partax._explain.description import describe
 from partax._explain.explain import forbidden
 from partax._explain.history import History, Record
 from partax._jax.private import under_trace
+from partax._jit.at_work import during
 from partax._jit.options import check_max_traces
 from partax._transforms.wrapper import Transformed, check_callable, names_of_arguments, transformation
 
 __all__ = ["assert_max_traces", "forbid_tracing", "get_num_traces"]
 
 
-@contextlib.contextmanager
-def forbid_tracing() -> Generator[None]:
+def forbid_tracing() -> contextlib.AbstractContextManager[None]:
     """Forbid partax functions to trace in a block, including for the first time.
 
     Example:
@@ -35,11 +35,7 @@ def forbid_tracing() -> Generator[None]:
 
     See Also: The guide "When does a call retrace?".
     """
-    token = forbidden.set(True)
-    try:
-        yield
-    finally:
-        forbidden.reset(token)
+    return during(forbidden, True)
 
 
 @transformation

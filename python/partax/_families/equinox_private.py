@@ -1,7 +1,7 @@
 """The only file that uses private names of Equinox, each through `_name` and with a fallback for a missing name."""
 
+import functools
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from partax._jax.private import _name
@@ -21,11 +21,13 @@ def text_of_runtime_error(message: str, stack: str) -> str:
     return f"{message}\n{stack}"
 
 
-def keep_from_log(of_callbacks: Callable[[logging.LogRecord], bool]) -> None:
-    """Filter what jax logs when a callback fails. Equinox raises its errors in callbacks, so jax would log them too."""
+@functools.cache
+def keep_from_log(error: str) -> None:
+    """Keep errors of this class out of what jax logs when a callback fails: Equinox raises its errors in callbacks."""
     module = _name("jax._src.callback")
     if module is not None:
-        logging.getLogger(module.__name__).addFilter(of_callbacks)
+        logger = logging.getLogger(module.__name__)
+        logger.addFilter(lambda record: not (record.exc_info and type(record.exc_info[1]).__name__ == error))
 
 
 def jit_class() -> type | None:

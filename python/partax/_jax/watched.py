@@ -20,14 +20,14 @@ def _put(until: ExitStack, owner: Any, name: str, value: Any) -> None:
     setattr(owner, name, value)
 
 
-def watch_lowering(until: ExitStack, seen: Callable[[Any, str, Sequence[bool]], None]) -> bool:
-    """Call `seen(jaxpr, name, donated)` before each program of this process is lowered, until `until` is closed. Return
-    whether this jax allows it. If not, only the functions of partax in a script are examined.
+def watch_lowering(until: ExitStack, seen: Callable[[Any, str, Sequence[bool]], None]) -> None:
+    """Call `seen(jaxpr, name, donated)` before each program of this process is lowered, until `until` is closed. If jax
+    does not allow it, only the functions of partax in a script are examined.
     """
     module = _name("jax._src.interpreters.pxla")
     lower = getattr(module, _FUNCTION, None)
     if lower is None:
-        return False
+        return
 
     def watched(jaxpr: Any, api_name: Any, name: Any, *args: Any, **kwargs: Any) -> Any:
         donated = args[4] if len(args) > 4 else ()
@@ -35,7 +35,6 @@ def watch_lowering(until: ExitStack, seen: Callable[[Any, str, Sequence[bool]], 
         return lower(jaxpr, api_name, name, *args, **kwargs)
 
     _put(until, module, _FUNCTION, watched)
-    return True
 
 
 MISS = "jax/_src/pjit.py", "cache_miss"

@@ -13,7 +13,7 @@ from partax._jit.at_work import at_work, during
 from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.placed_target import default_device
 from partax._pytree.flat_partition import flat_combine, flat_partition
-from partax._pytree.short_text import array_text, wrapper_text
+from partax._pytree.short_text import array_text, counted, wrapper_text
 from partax._pytree.spec_data import leaf_paths, static_values
 
 
@@ -60,8 +60,8 @@ class _Stage:
         self.out_info = program.out_info
 
     def __repr__(self) -> str:
-        count = len(self._program.paths)
-        return wrapper_text(type(self).__name__, self._program.wrapper, f", {count:,} array{'' if count == 1 else 's'}")
+        program = self._program
+        return wrapper_text(type(self).__name__, program.wrapper, f", {counted(len(program.paths), 'array')}")
 
     def __getattr__(self, name: str) -> Any:
         text = f"'{type(self).__name__}' object has no attribute {name!r}"

@@ -166,21 +166,17 @@ def bind(self: JitFunction[..., Any], /, *args: Any, **kwargs: Any) -> BoundFunc
     See Also:
       The guide "Bind arguments and batch steps".
     """
-    return _bound(self, args, kwargs)
-
-
-def _bound(wrapper: JitFunction[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundFunction[Any]:
-    signature = signature_of(wrapper.__wrapped__)
+    signature = signature_of(self.__wrapped__)
     try:
         signature.bind_partial(*args, **kwargs)
     except TypeError as error:
-        raise TypeError(f"{wrapper.__name__}{signature} cannot be bound so: {error}") from None
-    changes_objects = wrapper._options.graph is not None
+        raise TypeError(f"{self.__name__}{signature} cannot be bound so: {error}") from None
+    changes_objects = self._options.graph is not None
     args = tuple(_as_now(value, changes_objects) for value in args)
     kwargs = {name: _as_now(value, changes_objects) for name, value in kwargs.items()}
     # If a callable may change, each call reads it.
-    keeps_callable = all(_as_now(part, changes_objects) is part for part in (wrapper._function, wrapper.__self__))
-    return _core.make_bound_function(wrapper, args, kwargs, keeps_callable)
+    keeps_callable = all(_as_now(part, changes_objects) is part for part in (self._function, self.__self__))
+    return _core.make_bound_function(self, args, kwargs, keeps_callable)
 
 
 def _as_now(value: Any, changes_objects: bool) -> Any:
@@ -236,7 +232,7 @@ def rebind(self: BoundFunction[Any], /, *args: Any, **kwargs: Any) -> BoundFunct
         else:
             bound_names = ", ".join(f"`{bound_name}`" for bound_name in (*names, *keywords)) or "none"
             raise TypeError(f"found {name!r}, expected the name of an argument that is bound: {bound_names}")
-    return _bound(self.func, tuple(bound), keywords)
+    return bind(self.func, *bound, **keywords)
 
 
 def bound_text(self: BoundFunction[Any]) -> str:
@@ -253,7 +249,7 @@ def bound_signature(self: BoundFunction[Any]) -> inspect.Signature:
 
 
 def reduced(self: BoundFunction[Any]) -> Any:
-    return _bound, (self.func, self.args, self.keywords)
+    return functools.partial(bind, self.func, *self.args, **self.keywords), ()
 
 
 def direct_run(target: Any, stored: Any, takes_tuple: bool, leaves: tuple[Any, ...], free: tuple[int, ...]) -> Any:

@@ -34,11 +34,6 @@ def placed_target(function: Callable[..., Any], keywords: dict[str, Any], takes_
     return chosen(choice.plain, choice, working)
 
 
-def _sharding_of(leaf: Any) -> Any:
-    """That of a committed array, or of what an array is described by; None of others."""
-    return getattr(leaf, "sharding", None) if getattr(leaf, "committed", True) else None
-
-
 def default_device() -> Any:
     """Where an uncommitted program runs."""
     default: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
@@ -67,7 +62,8 @@ class _Choice:
         leaves: Sequence[Any] = arguments[0] if self._takes_tuple else arguments
         if not runs_compiled(leaves):
             return self.plain  # the program that it is called in decides
-        shardings = [_sharding_of(leaf) for leaf in leaves]
+        # Of committed arrays, and of what an array is described by.
+        shardings: list[Any] = [getattr(x, "sharding", None) if getattr(x, "committed", True) else None for x in leaves]
         has_mesh = mesh_of_call() is not None
         if jax.device_count() == 1 and not has_mesh and not any(shardings):
             return self.plain

@@ -28,7 +28,7 @@ _CALLBACK = "raises"
 def silence_callbacks() -> None:
     """Keep JAX from printing errors of Equinox as those of callbacks. Call it before one may be raised."""
     if _LIBRARY in sys.modules:
-        _silence()
+        keep_from_log(_NAME)
 
 
 def holds_errors() -> bool:
@@ -62,11 +62,6 @@ def _raises(equation: Any) -> bool:
         function = function.func
     module, name = str(getattr(function, "__module__", "")), getattr(function, "__name__", "")
     return module.partition(".")[0] == _LIBRARY and name == _CALLBACK
-
-
-@functools.cache
-def _silence() -> None:
-    keep_from_log(lambda record: not (record.exc_info and type(record.exc_info[1]).__name__ == _NAME))
 
 
 def explain_failure(error: BaseException, call: _core.Call) -> BaseException:
