@@ -16,7 +16,6 @@ from partax import filter_jit
 
 Call = tuple[Callable[..., Any], tuple[Any, ...]]  # a function and its arguments
 MEMORY = 80 << 30  # of the machine that the programs are for, whichever runs the tests
-CORPUS: list[Callable[[], Call]] = []  # each gives a function that has nothing to mend, and its arguments
 
 
 def built(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -54,7 +53,6 @@ class Block(eqx.Module):
         return x + jax.vmap(self.mlp)(jax.vmap(self.norms[1])(x))
 
 
-@CORPUS.append
 def deep_transformer_scanned() -> Call:
     """Twelve blocks of the size of a small language model, stacked; the state is donated."""
 
@@ -75,7 +73,6 @@ class Dropped(nnx.Module):
         return self.second(self.dropout(nnx.gelu(self.first(x))))
 
 
-@CORPUS.append
 def nnx_dropout() -> Call:
     """The model and its optimizer change in place."""
 
@@ -92,7 +89,7 @@ def nnx_dropout() -> Call:
     return step, (*nnx.eval_shape(make), floats(16, 8), floats(16, 4))
 
 
-@pytest.mark.parametrize("make", CORPUS)
+@pytest.mark.parametrize("make", [deep_transformer_scanned, nnx_dropout])
 def test_nothing_is_found_in_a_healthy_program(make: Callable[[], Call]) -> None:
     function, args = make()
     diagnosis = partax.doctor(function, *args, memory_limit=MEMORY)

@@ -237,7 +237,8 @@ def test_what_does_not_fit_is_told_by_its_path(name: str) -> None:
 
 def test_what_cannot_be_called_is_a_type_error() -> None:
     callback: Any = lambda f: partax.filter_pure_callback(f, X, result_shape_dtypes=None)
-    for call in (lambda f: partax.filter_jvp(f, (), ()), partax.filter_vjp, partax.filter_jacfwd, callback):
+    calls = partax.filter_vjp, partax.filter_jacfwd, partax.filter_vmap, callback
+    for call in (lambda f: partax.filter_jvp(f, (), ()), *calls):
         with pytest.raises(TypeError, match="found a `int`, expected a callable"):
             call(3)
 

@@ -125,11 +125,6 @@ def test_as_a_method_and_pickled() -> None:
     assert pickle.loads(pickle.dumps(Scaled.each)) is Scaled.each
 
 
-def test_wrong_options() -> None:
-    with pytest.raises(TypeError, match="filter_vmap: found a `int`, expected a callable"):
-        filter_vmap(3)  # type: ignore[arg-type]
-
-
 ROWS = array(8, 3)
 LAYER = Layer(array(2, 3), array(2), activation=jnp.sin)
 
