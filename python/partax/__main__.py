@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     what = "list or delete the programs in a directory of partax.store"
     store = commands.add_parser("store", help=what, description=f"{what[0].upper()}{what[1:]}.")
     store_command.add_arguments(store)
-    store.set_defaults(run=store_command.run)
+    store.set_defaults(run=lambda options: store_command.run(options, _run))
     options = parser.parse_args(arguments)
     if not getattr(options, "module", True) and not os.path.isfile(options.script):
         options.parser.error(f"found no file {options.script!r}, expected a Python script")

@@ -56,15 +56,16 @@ class Bucket(Folder):
         self._upload(self._file(key), whole)
         return whole
 
-    def read_list(self, name: str) -> list[str]:
-        data = None if self._list(name).exists() else self._download(self._list(name))
-        if data is not None:
-            super().write_list(name, data.decode("utf-8", "replace").split())
-        return super().read_list(name)
+    def read_list(self, beginning: str) -> str:
+        text = super().read_list(beginning)
+        if not text and (data := self._download(self._list(beginning))) is not None:
+            text = data.decode("utf-8", "replace")
+            super().write_list(beginning, text)
+        return text
 
-    def write_list(self, name: str, keys: list[str]) -> None:
-        super().write_list(name, keys)
-        self._upload(self._list(name), "\n".join(keys).encode())
+    def write_list(self, name: str, text: str) -> None:
+        super().write_list(name, text)
+        self._upload(self._list(name), text.encode())
 
     def _download(self, path: Path) -> bytes | None:
         def request() -> bytes | None:
@@ -125,7 +126,7 @@ def _register_join() -> None:
     """A process that ends waits for its uploads while clients can still use executors, for example to find a host."""
 
     def join() -> None:
-        while threads := [thread for thread in threading.enumerate() if thread.name == "partax store"]:
+        while threads := [thread for thread in threading.enumerate() if thread.name.startswith("partax store")]:
             threads[0].join()
 
     importlib.import_module("concurrent.futures.thread")  # executors end in the reverse order

@@ -1,13 +1,18 @@
-"""`python -m partax store DIR`: what is in a directory of programs, and what of it is dropped."""
+"""`python -m partax store DIR`: what is in a directory of programs, what is dropped, and what a script does with it."""
 
 import argparse
 import re
 import sys
+import threading
 import time
+from collections.abc import Callable
+from typing import Any
 
-from partax._pytree.short_text import printable, table_lines
+from partax._pytree.call_site import site_text
+from partax._pytree.short_text import counted, printable, table_lines
+from partax._store import ahead
 from partax._store.records import read_record
-from partax._store.switch import folder_at
+from partax._store.switch import folder_at, folder_of, store
 
 _UNITS = {"": 1, "B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -18,10 +23,21 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--older", metavar="TIME", help="drop what was not used for 12h, 30d")
     command.add_argument("--verify", action="store_true", help="read every program, and drop the damaged ones")
     command.add_argument("--clear", action="store_true", help="drop all")
+    what = "say what became of the calls of this script when it ran last: loaded, traced or not stored, and why"
+    command.add_argument("--why", metavar="script.py", help=what)
+    what = "run a script, or -m and a module, with this folder, and wait until its programs are stored; comes last"
+    command.add_argument("--warm", nargs=argparse.REMAINDER, metavar="script.py", help=what)
 
 
-def run(options: argparse.Namespace) -> None:
+def run(options: argparse.Namespace, run_script: Callable[[argparse.Namespace], None]) -> None:
+    if options.warm:
+        _warm(options, run_script)
+        return
     folder = folder_at(options.folder, sys.maxsize)
+    if options.why is not None:
+        _, calls = ahead.read_run(folder.read_list(ahead.list_of(options.why)))
+        print("\n".join(_lines(calls) or [f"found no call of {options.why} in {options.folder}"]))
+        return
     max_bytes = 0 if options.clear else _number(options.prune, "--prune")
     dropped = folder.prune(max_bytes, _number(options.older, "--older"))
     rows: list[tuple[str, ...]] = [("function", "used", "bytes", "saves s")]
@@ -39,6 +55,27 @@ def run(options: argparse.Namespace) -> None:
     print("\n".join(table_lines(rows, {0, 1})))
     if dropped:
         print(f"{dropped} dropped")
+
+
+def _lines(calls: ahead.Calls) -> list[str]:
+    return [printable(f"{site_text((file, line))} {what}") for file, line, what in sorted(calls)]
+
+
+def _warm(options: argparse.Namespace, run_script: Callable[[argparse.Namespace], None]) -> None:
+    is_module = options.warm[0] == "-m"
+    script, *arguments = options.warm[is_module:]
+    store(options.folder)
+    folder: Any = folder_of(None)
+    before = {stored.key for stored in folder.files()}
+    try:
+        run_script(argparse.Namespace(module=is_module, script=script, arguments=arguments))
+    finally:  # also if the script exits
+        for thread in threading.enumerate():
+            if thread.name == "partax store":
+                thread.join()
+        new = [stored.size for stored in folder.files() if stored.key not in before]
+        what = f"stored {counted(len(new), 'program')} of {sum(new):,} bytes in {options.folder}"
+        print("\n".join([*_lines(folder.ahead.calls), what]), file=sys.stderr)
 
 
 def _number(text: str | None, option: str) -> int | None:

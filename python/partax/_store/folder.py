@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import hmac
 import os
-import re
 import secrets
 import stat
 import threading
@@ -16,8 +15,8 @@ from typing import Any, NamedTuple
 _ENDING, _LIST, _UNFINISHED = ".partax", ".list", ".tmp"
 _MAGIC = b"partax store 2\n"  # followed by the digest of all the rest, a signature, and the data
 _DATA = len(_MAGIC) + 64  # where the data begin
-_NAME = re.compile(r"[0-9a-f-]+")  # of a program; others may write to a list, and would choose which file is read
 _LONGEST_WRITE = 3600  # seconds
+_LONGEST_LIST = 30 * 86400  # seconds for which a list is kept
 
 
 class Stored(NamedTuple):
@@ -33,7 +32,7 @@ class Folder:
         self.address = os.path.abspath(self.path)  # by which an option names it
         self.max_bytes = max_bytes
         self._secret = secret  # with which programs are signed
-        self.ahead: Any = None  # an `ahead.Ahead`, of the directory in which all programs are stored
+        self.ahead: Any = None  # an `ahead.Ahead`, of a directory in which this process stores programs
         self._told: set[str] = set()
         self._lock = threading.Lock()
 
@@ -99,14 +98,16 @@ class Folder:
         except OSError as error:
             self.tell(f"nothing is stored in `{self.path}`: {error.strerror}")
 
-    def read_list(self, name: str) -> list[str]:
-        """The keys of a list; none if it is absent or damaged."""
-        return _keys(self._list(name))
+    def read_list(self, beginning: str) -> str:
+        """The list that was written last of those whose names begin so; empty if there is none."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            paths = sorted(self.path.glob(f".{beginning}*{_LIST}"), key=os.path.getmtime)
+            return paths[-1].read_text("utf-8") if paths else ""
+        return ""
 
-    def write_list(self, name: str, keys: list[str]) -> None:
-        """Keep a list of keys, as long as one of them has a program."""
+    def write_list(self, name: str, text: str) -> None:
         with contextlib.suppress(OSError):  # it only spares time
-            _replace(self._list(name), "\n".join(keys).encode())
+            _replace(self._list(name), text.encode())
 
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
@@ -119,7 +120,7 @@ class Folder:
 
     def prune(self, max_bytes: int | None = None, older: float | None = None) -> int:
         """Drop the least recently used files, by their size or by seconds; return how many. Also drop what processes
-        that were killed have not finished writing, and lists whose programs are gone.
+        that were killed have not finished writing, and the lists of scripts that have not run for long.
         """
         size = dropped = 0
         for stored in self.files():
@@ -131,9 +132,10 @@ class Folder:
                     dropped += 1
         for path in self.path.glob(".*"):
             with contextlib.suppress(OSError):
-                if path.suffix == _LIST and not any(self._file(key).exists() for key in _keys(path)):
+                age = time.time() - path.stat().st_mtime
+                if path.suffix == _LIST and (max_bytes == 0 or age > _LONGEST_LIST):
                     path.unlink()
-                if path.suffix == _UNFINISHED and time.time() - path.stat().st_mtime > _LONGEST_WRITE:
+                if path.suffix == _UNFINISHED and age > _LONGEST_WRITE:
                     path.unlink()
         return dropped
 
@@ -156,12 +158,6 @@ def _header(key: str, signature: bytes, data: bytes) -> bytes:
 
 def _signature(secret: bytes, key: str, data: bytes) -> bytes:
     return hmac.digest(secret, key.encode() + b"\0" + data, "sha256")
-
-
-def _keys(path: Path) -> list[str]:
-    with contextlib.suppress(OSError):
-        return [key for key in path.read_text("utf-8", "replace").split() if _NAME.fullmatch(key)]
-    return []
 
 
 def _replace(path: Path, data: bytes) -> None:

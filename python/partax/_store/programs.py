@@ -3,7 +3,6 @@
 A program is found by a digest of all that it depends on, so a stored one is never another's.
 """
 
-import atexit
 import contextlib
 import pickle
 import threading
@@ -48,20 +47,13 @@ from partax._store.switch import store_or_warn as store_or_warn
 
 observers.describe_result = stored_result
 _COMPARED = 8  # stored programs of the same function, for what has changed
-_first_refusal: list[tuple[tuple[str, int], str]] = []  # call site and reason
-_used_names: set[str] = set()  # what this process has stored or loaded
-
-
-def _report_refusal() -> None:
-    if not _used_names:
-        site, reason = _first_refusal[0]
-        report_line(site, f"{reason} (the store has neither stored nor loaded anything in this process)")
 
 
 class _Search(NamedTuple):
     """What was looked for in a call."""
 
     begun: float
+    site: tuple[str, int]
     call: _core.Call
     is_before_trace: bool
     signature: Signature
@@ -115,20 +107,23 @@ class Programs:
         record = search.loading and search.loading.record.result()
         if record is not None:
             self.donated = record["donated"]
-        elif explaining():
-            similar = self._folder.files(search.name.partition("-")[0])[:_COMPARED]
-            records = [read_record(self._folder, file.key) for file in similar]
-            if changed := what_changed([record["proof"] for record in records if record], search.proof()):
-                self.tell(f"traced, since {changed} has changed")
+        elif explaining() and (changed := self._what_changed(search)):
+            self.tell(changed)
+
+    def _what_changed(self, search: _Search) -> str:
+        similar = self._folder.files(search.name.partition("-")[0])
+        keys = [file.key for file in similar if file.key != search.name][:_COMPARED]
+        records = [read_record(self._folder, key) for key in keys]
+        changed = what_changed([record["proof"] for record in records if record], search.proof())
+        return changed and f"traced, since {changed} has changed"
 
     def tell(self, what: str) -> None:
+        site, text = call_site(), f"{self._name}: {what}"
+        self._folder.ahead.note_call(site, text)
         if explaining():
-            report_line(call_site(), f"{self._name}: {what}")
+            report_line(site, text)
 
     def refuse(self, reason: str) -> None:
-        if not _first_refusal:
-            _first_refusal.append((call_site(), f"{self._name}: not stored: {reason}"))
-            atexit.register(_report_refusal)
         self.tell(f"not stored: {reason}")
 
     def choose(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
@@ -157,7 +152,7 @@ class Programs:
         return first if first is not None and is_such and first.signature == signature else self._search(signature)
 
     def _search(self, signature: Signature) -> _Search:
-        begun = time.perf_counter()
+        begun, site = time.perf_counter(), call_site()
         call = self._call
         try:
             wanted = Wanted(call, self._options, signature, self._takes_tuple)
@@ -173,15 +168,13 @@ class Programs:
             if loading is not None:
                 loading.program.cancel()
             loading = self._loading(name, signature)
-        return _Search(begun, call, not call.has_traced, signature, name, proof, loading)
+        return _Search(begun, site, call, not call.has_traced, signature, name, proof, loading)
 
     def _loading(self, name: str | None, signature: Signature) -> Loading | None:
         if name is None or switch.folder_of(self._options.store) is not self._folder:
             return None
         try:
-            ahead = self._folder.ahead  # another thread may set it
-            begun = None if ahead is None else ahead.take(name)
-            return begun or (Loading(self._folder, name, signature.devices) if self._folder.has(name) else None)
+            return self._folder.ahead.take(name, signature.devices)
         except RuntimeError as error:
             raise UnstoredError("the process ends, and has no threads any more") from error
 
@@ -194,8 +187,7 @@ class Programs:
         if record is None or program is None:
             return None
         self._folder.note_use(search.name)
-        _used_names.add(search.name)
-        self._in_thread(self._note, search)
+        self._folder.ahead.note(search.name, search.signature.devices)
         seconds = time.perf_counter() - search.begun
         self._call.count_load()
         history_of(self._call).loads.append(LoadReport(site_text(call_site()), seconds, record["seconds"]))
@@ -266,7 +258,10 @@ class Programs:
                 "proof": search.proof(),
                 "program": b"",
             }
-            self._in_thread(self._store, search, record, lowered, program, is_whole)
+            self._folder.ahead.note(search.name, search.signature.devices)
+            work = search, record, lowered, program, is_whole
+            with contextlib.suppress(RuntimeError):  # the process ends
+                threading.Thread(target=self._store, args=work, name="partax store", daemon=False).start()
         return program
 
     @staticmethod
@@ -280,18 +275,10 @@ class Programs:
             raise UnstoredError("its arrays lie over several processes, but not on a mesh")
         return mesh.devices.flat
 
-    def _in_thread(self, do: Callable[..., None], *arguments: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the process ends
-            threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
-
-    def _note(self, search: _Search) -> None:
-        ahead = self._folder.ahead
-        if ahead is not None and self._folder.has(search.name):
-            ahead.note(search.name, search.signature.devices)
-
     def _store(self, search: _Search, record: Record, lowered: Any, program: Any, is_whole: bool) -> None:
         # The program's first run has the processors to itself; a process that ends meanwhile does not wait.
         threading.main_thread().join(min(record["seconds"], 1.0))
+        what = ""
         with contextlib.suppress(RuntimeWarning):  # which the user made an error, and no caller waits for this thread
             try:
                 if not is_whole:
@@ -300,7 +287,8 @@ class Programs:
                 if data is None:
                     raise UnstoredError("this backend, or jax's own cache, gives none whole")
                 self._folder.write(search.name, pickle.dumps({**record, "program": data}))
-                _used_names.add(search.name)
-                self._note(search)
+                what = self._what_changed(search) or "traced, since nothing was stored for such arguments"
             except Exception as error:  # whatever a compiler raises
+                what = f"not stored: {error}"
                 self._folder.tell(f"a program of `{self._name}` is not stored: {error}")
+        self._folder.ahead.note_call(search.site, f"{self._name}: {what}")

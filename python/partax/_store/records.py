@@ -36,6 +36,7 @@ class Loading:
 
     def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...]) -> None:
         self.name = name
+        self.size = 0  # of the program, in bytes, once it is loaded
         pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
         self.record = pool.submit(read_record, folder, name, drops=True)
         # It takes and returns its arrays in trees of its own. Its `result()` raises whatever the loader does.
@@ -46,7 +47,9 @@ class Loading:
         record = self.record.result()
         if record is None:
             return None
+        data, record["program"] = record["program"], b""
+        self.size = len(data)
         in_tree = jax.tree.structure(((0,) * len(record["donated"]), {}))
         out_tree = jax.tree.structure([0] * record["outputs"])
         by_number = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
-        return loaded(record["program"], in_tree, out_tree, [by_number[number] for number in record["devices"]])
+        return loaded(data, in_tree, out_tree, [by_number[number] for number in record["devices"]])

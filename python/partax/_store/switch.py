@@ -7,7 +7,7 @@ from typing import Literal
 
 from partax._jit.observers import observers
 from partax._pytree.short_text import short_text
-from partax._store.ahead import Ahead
+from partax._store.ahead import ahead_of
 from partax._store.folder import Folder
 
 _MOST = 2 << 30  # bytes
@@ -27,6 +27,7 @@ def folder_of(store: str | Literal[False] | None) -> Folder | None:
         try:
             folder = folder_at(store)
             folder.prepare()
+            folder.ahead = ahead_of(folder)
             _folders[store] = folder
         except _REFUSALS as error:
             _folders[store] = None
@@ -94,10 +95,10 @@ def store(
 
 def _set(folder: Folder | None) -> None:
     global _active
-    if _active is not None and _active.ahead is not None:
+    if _active is not None:
         _active.ahead.end()
     if folder is not None:
-        folder.ahead = Ahead(folder)
+        folder.ahead = ahead_of(folder)
     _active = folder
     observers.stores_all = folder is not None
 
