@@ -1,24 +1,24 @@
 """Guards the promise that programs are shared by a bucket, and that whatever becomes of it costs a call one wait."""
 
 import contextlib
+import os
 import re
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
 import pytest
-from user_modules import SOURCE, run
+from user_modules import PACKAGE, SOURCE, run
 
 import partax
 from partax._store import bucket
-from processes import python
 
 pytestmark = pytest.mark.compiled_anew
 ADDRESS = "s3://bucket/programs"
@@ -55,69 +55,83 @@ def test_an_address_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPat
 SCRIPT = """
 import sys, time, jax, jax.numpy as jnp, partax
 x = jax.jit(lambda: jnp.arange(3.0))()
-time.sleep(float(sys.argv[1]))
 @partax.filter_jit
-def step(x): return x * NUMBER
-begun = time.perf_counter()
-print(step(x)[1], step.cache_info().traces, step.cache_info().loads, time.perf_counter() - begun)
+def step(x, by): return x * by
+print(input("ready\\n"))
+for by in sys.argv[1:]:
+    begun = time.perf_counter()
+    assert step(x, int(by))[1] == int(by)
+    print(step.cache_info().traces, time.perf_counter() - begun)
 """
 
 
 class Machines:
-    """Processes, each on a machine of its own, and a server of S3 on this one."""
+    """A server of S3, and processes on machines that have nothing but a name."""
 
-    def __init__(self, folder: Path) -> None:
-        pytest.importorskip("s3fs", reason="the extra cloud is not installed")
-        pytest.importorskip("moto.server", reason="moto is not installed")
-        self.folder, self.log = folder, folder / "log"
+    def __init__(self, folder: Path, port: int) -> None:
+        self.folder, self.port, self.log = folder, port, folder / "log"
         (folder / "config").write_text("[default]\ns3 =\n  addressing_style = path\n")
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
         with self.log.open("w") as log:
-            command = [sys.executable, "-m", "moto.server", "-p", str(self.port)]
-            self.server = subprocess.Popen(command, stdout=log, stderr=log)
-
-    def make_bucket(self) -> None:
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/bucket", method="PUT")
+            self.server = subprocess.Popen([sys.executable, "-m", "moto.server", "-p", str(port)], stderr=log)
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/bucket", method="PUT")
         for _ in range(300):
             with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=30):
                 break
             time.sleep(0.1)  # it starts
 
-    def run(self, machine: str, number: int = 2, wait: float = 0.0, **environment: str) -> tuple[list[float], str]:
-        """What a process prints, and what it says."""
-        (self.folder / "script.py").write_text(SCRIPT.replace("NUMBER", str(number)))
-        environment |= {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-        environment |= {"AWS_CONFIG_FILE": str(self.folder / "config"), "PARTAX_STORE": ADDRESS}
-        environment |= {
-            "AWS_ENDPOINT_URL": f"http://localhost:{self.port}",
-            "XDG_CACHE_HOME": f"{self.folder}/{machine}",
-        }
-        done = python(str(self.folder / "script.py"), str(wait), **environment)
-        return [float(word) for word in done.stdout.split()], done.stderr
+    def requests(self, pattern: str) -> int:
+        return len(re.findall(pattern, self.log.read_text()))
 
-    def reads(self) -> int:
-        return len(re.findall(r"(?:HEAD|GET) /bucket/programs/\S+\.partax ", self.log.read_text()))
+    def run(
+        self, machine: str, *by: int, before: Callable[[], object] = lambda: None, **environment: str
+    ) -> tuple[int, list[float], str]:
+        """How often a process traces, the seconds of its calls, and what it says."""
+        variables = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
+        variables |= {"AWS_CONFIG_FILE": f"{self.folder}/config", "AWS_ENDPOINT_URL": f"http://localhost:{self.port}"}
+        variables |= {"XDG_CACHE_HOME": f"{self.folder}/{machine}", "PARTAX_STORE": ADDRESS, "PYTHONPATH": str(PACKAGE)}
+        (self.folder / "script.py").write_text(SCRIPT)
+        process = subprocess.Popen(
+            [sys.executable, str(self.folder / "script.py"), *map(str, by)],
+            **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
+            env=os.environ | {"JAX_PLATFORMS": "cpu"} | variables | environment,
+            text=True,
+        )
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        before()
+        printed, said = process.communicate("\n", timeout=120)
+        assert process.returncode == 0, said
+        calls = [line.split() for line in printed.split("\n") if line]
+        return int(calls[-1][0]), [float(seconds) for _, seconds in calls], said
 
 
 @pytest.fixture
 def machines(tmp_path: Path) -> Iterator[Machines]:
-    machines = Machines(tmp_path)
-    try:
-        machines.make_bucket()
-        yield machines
-    finally:
-        machines.server.kill()
-        machines.server.wait()
+    for name in ("s3fs", "moto.server"):
+        pytest.importorskip(name, reason="the extra cloud, or moto, is not installed")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    machines = Machines(tmp_path, port)
+    yield machines
+    machines.server.kill()
+    machines.server.wait()
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+
+
+READS = r"(?:HEAD|GET) /bucket/programs/\S+\.partax "
 
 
 @pytest.mark.slow
 def test_a_hit_costs_a_request_and_a_miss_none(machines: Machines) -> None:
-    assert machines.run("a")[0][:3] == [2, 1, 0]
-    assert machines.run("b")[0][:3] == [2, 0, 1] and machines.reads() == 1
-    assert machines.run("c", wait=3)[0][:3] == [2, 0, 1] and machines.reads() == 2  # early, by its first calls
-    assert machines.run("c", number=3)[0][:3] == [3, 1, 0] and machines.reads() == 2
-    assert machines.run("c", PARTAX_STORE_KEY="key")[0][:3] == [2, 1, 0], "it is not signed"
+    assert machines.run("a", 2, 3)[0] == 2
+    wait = lambda: wait_for(lambda: machines.requests(READS) == 2)
+    assert machines.run("b", 3, 2, before=wait)[0] == 0 and machines.requests(READS) == 2, "by the list of first calls"
+    assert machines.run("b", 3, 2, 4)[0] == 1 and machines.requests(READS) == 2
+    assert machines.run("b", 2, PARTAX_STORE_KEY="key")[0] == 1, "it is not signed"
 
 
 class Broken(BaseHTTPRequestHandler):
@@ -130,16 +144,18 @@ class Broken(BaseHTTPRequestHandler):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["dead", "silent", "broken"])
 def test_a_server_that_fails_costs_one_wait_and_one_warning(kind: str, machines: Machines) -> None:
-    machines.run("a")
-    machines.server.kill()
-    machines.server.wait()
+    def kill() -> None:
+        wait_for(lambda: machines.requests("GET .*list-type") > listings)
+        machines.server.kill()
+        machines.server.wait()
+
+    machines.run("a", 2)
+    listings = machines.requests("GET .*list-type")
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadingHTTPServer(("127.0.0.1", 0), Broken) as broken:
         Thread(target=broken.serve_forever, daemon=True).start()
-        ports = {"dead": machines.port, "silent": silent.getsockname()[1], "broken": broken.server_port}
-        machines.port = ports[kind]
-        begun = time.perf_counter()
-        (value, traces, _, seconds), said = machines.run("b", wait=0.5)
-        assert (value, traces) == (2, 1) and said.count("RuntimeWarning") == 1, said
-        assert seconds < bucket._PATIENCE + 3 and time.perf_counter() - begun < 60
-        assert machines.run("b")[0][:3] == [2, 0, 1], "from the directory of this machine"
+        machines.port = {"silent": silent.getsockname()[1], "broken": broken.server_port}.get(kind, machines.port)
+        traces, seconds, said = machines.run("b", 2, 3, before=kill if kind == "dead" else lambda: None)
+        assert traces == 2 and said.count("RuntimeWarning") == 1, said
+        assert seconds[0] < bucket._PATIENCE + 3 > 3 > seconds[1]
+        assert machines.run("b", 2, 3)[0] == 0, "from the directory of this machine"
         broken.shutdown()
