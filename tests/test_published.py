@@ -47,10 +47,14 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.mark.slow
-def test_import_is_silent_and_takes_in_no_extra() -> None:
-    program = "import partax, sys; assert sys.modules.keys().isdisjoint({'safetensors', 'flax'})"
+def test_import_is_silent_and_takes_in_no_extra_which_is_named_where_it_is_missing() -> None:
+    program = """import partax, sys
+assert sys.modules.keys().isdisjoint({'safetensors', 'flax'})
+sys.modules['flax'] = None
+try: partax.nnx
+except ImportError as error: print(error)"""
     ran = python("-W", "error", "-c", program)
-    assert (ran.stdout, ran.stderr) == ("", "")
+    assert ran.stderr == "" and ran.stdout.count("\n") == 1 and "partax[flax]" in ran.stdout
 
 
 @pytest.mark.slow

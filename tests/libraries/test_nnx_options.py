@@ -162,13 +162,12 @@ def test_shardings_leave_out_static_arguments(everywhere: NamedSharding) -> None
 
 def test_a_wrong_count_of_entries_is_named(everywhere: NamedSharding) -> None:
     function = lambda n, x, m, y: x * n + y * m
-    for static in ({"static_argnums": (0, 2)}, {"static_argnames": ("n", "m")}):
-        for count, message in (
-            (1, "^in_shardings has no entry for the arrays of `y`"),
-            (3, r"^in_shardings has more entries than there are arguments \(n, x, m, y\)$"),
-        ):
-            with pytest.raises(ValueError, match=message):
-                partax.nnx.jit(function, in_shardings=(everywhere,) * count, **static)(2, jnp.ones(2), 3, jnp.ones(2))
+    for static, count, message in (
+        ({"static_argnums": (0, 2)}, 1, "^in_shardings has no entry for the arrays of `y`"),
+        ({"static_argnames": ("n", "m")}, 3, r"^in_shardings has more entries than .* \(n, x, m, y\)$"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            partax.nnx.jit(function, in_shardings=(everywhere,) * count, **static)(2, jnp.ones(2), 3, jnp.ones(2))
     with pytest.raises(ValueError, match=r"^in_shardings has more entries .*x\)$"):
         partax.nnx.jit(Model(nnx.Rngs(0)), in_shardings=(everywhere,) * 3)(jnp.ones((2, 4)))
 

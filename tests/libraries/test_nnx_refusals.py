@@ -17,7 +17,6 @@ from flax import nnx
 import partax
 import partax.nnx
 from nnx_graphs import described
-from processes import python
 
 
 class Model(nnx.Module):
@@ -124,17 +123,6 @@ def test_a_new_value_that_cannot_be_set_changes_nothing(told: str) -> None:
     with pytest.raises(ValueError, match=told):
         partax.nnx.jit(CANNOT_BE_SET[told])(model)
     assert model.name == "a" and model.weight[0] == 1
-
-
-@pytest.mark.slow
-def test_flax_is_not_imported_before_it_is_used_and_its_extra_is_named_where_it_is_missing() -> None:
-    code = """import sys, partax
-print('flax' in sys.modules)
-sys.modules['flax'] = None
-try: partax.nnx
-except ImportError as error: print(error)"""
-    out = python("-c", code)
-    assert out.stdout.startswith("False\n") and "partax[flax]" in out.stdout
 
 
 def test_an_interrupt_leaves_all_changed_or_none() -> None:
