@@ -87,7 +87,8 @@ def clear_cache(self: JitFunction[..., Any]) -> None:
 
 def _cache_size(self: JitFunction[..., Any]) -> int:
     """Count the programs, as the method of the same name of a `jax.jit` does."""
-    return self._cache.traces + self._cache.loads
+    info = cache_info(self)
+    return info.traces + info.loads
 
 
 def _reduce(wrapper: JitFunction[..., Any]) -> Any:
