@@ -32,8 +32,6 @@ void configure(const pybind11::kwargs& references) {
   }
 }
 
-void read_anew(PyObject* type) { TypeTable::instance().read_anew(reinterpret_cast<PyTypeObject*>(type)); }
-
 // The family of a node, or the sort of a leaf.
 const char* node_kind(PyObject* object) {
   TypeTable::instance().epoch();
@@ -59,7 +57,8 @@ PYBIND11_MODULE(_core, module, pybind11::mod_gil_not_used(), pybind11::multiple_
   module.doc() = "The native stages of partax.";
   translate_exceptions();
   define(module, "configure", &configure);
-  define(module, "read_anew", &read_anew);
+  define(module, "read_anew",
+         [](PyObject* type) { TypeTable::instance().read_anew(reinterpret_cast<PyTypeObject*>(type)); });
   define(module, "node_kind", &node_kind);
   add_predicates(module.ptr());
   define(module, "static_equal", &static_equal);

@@ -91,16 +91,14 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
     if (!returned) returned = call.run(callable.get());
     if (program.target.waits) wait_for(returned.get());
   } catch (const PythonError&) {
-    if (call.program()) {
-      cache.table.erase_untraced(*call.program());
-      explain_failure(call);
-    }
+    explain_failure(call);
     throw;
   }
   Ref result = call.finish(returned, !call.progress().traced);
   if (bound != nullptr && !bound_program) bound->add_program(call, returned);
   ++call.program()->calls;
-  ++(call.progress().is_miss() ? cache.counts.misses : cache.counts.hits);
+  const CallProgress& progress = call.progress();
+  ++(progress.traced || progress.loaded || progress.is_new ? cache.counts.misses : cache.counts.hits);
   return result;
 }
 
@@ -252,6 +250,8 @@ const Ref& Call::view() {
 }
 
 void explain_failure(Call& call) {
+  if (!call.program()) return;
+  call.cache().table.erase_untraced(*call.program());
   const Ref original = take_exception();
   restore_exception(python::explain_failure(original, call.view()));
 }

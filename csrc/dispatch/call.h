@@ -17,7 +17,6 @@ struct CallProgress {
   bool loaded = false;   // it has a stored program
   bool is_new = false;   // it has built the target of its program
 
-  bool is_miss() const noexcept { return traced || loaded || is_new; }
   int traverse(visitproc visit, void* arg) const { return visit_all(visit, arg, record, stored); }
 };
 
@@ -143,8 +142,8 @@ void refuse_lost_forwarded(const Call& call);
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
              Bindings* bound = nullptr);
 
-// A target may fail on an argument before it traces. Then Python may put an exception with the argument's path in the
-// place of the one that is set.
+// After an exception: drops the call's program if it has never traced. A target may fail on an argument before it
+// traces; then Python may put an exception with the argument's path in the place of the one that is set.
 void explain_failure(Call& call);
 
 }  // namespace partax

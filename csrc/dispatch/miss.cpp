@@ -18,13 +18,6 @@ void each_callable(const Call& call, bool in_key, bool in_called, Visit&& visit)
   if (in_called && root) root->key.each_callable(visit);
 }
 
-// Has a re-created callable get no program of the call: what that returns belongs to the callables of its trace.
-void keep_to_its_functions(const Call& call) {
-  each_callable(call, true, true, [](CallableRecord& record) {
-    record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
-  });
-}
-
 // The output node of a result; or nothing, where another thread has made a target meanwhile that passes a leaf through
 // XLA which this trace forwards: then it is to be packed once more.
 Ref pack_output(Call& call, PyObject* result, PyObject* shardings, PyObject* inputs,
@@ -68,7 +61,9 @@ Ref pack_output(Call& call, PyObject* result, PyObject* shardings, PyObject* inp
   output->spec = std::move(spec);
   output->find_passthroughs(call.description().spec);
   output->find_static_sources(call.description().spec, program.key);
-  if (output->has_own_objects) keep_to_its_functions(call);
+  each_callable(call, output->has_own_objects, output->has_own_objects, [](CallableRecord& record) {
+    record.refuse_others("gets no result of the earlier one, which holds an object that only that one may return");
+  });
   Ref children = tuple_of(std::move(results));
   auto slot = std::make_shared<OutputSlot>();
   slot->output = output;
@@ -89,12 +84,6 @@ Ref output_node(Call& call, PyObject* result, PyObject* shardings, PyObject* inp
   Ref node;
   while (!node) node = pack_output(call, result, shardings, inputs, calls);
   return node;
-}
-
-// Before a trace that is not the first: what the callables of the key, and the called one, can read may have changed.
-void check_still_proven(const Call& call) {
-  each_callable(call, !call.program()->traces.empty(), call.cache().has_traced,
-                [](CallableRecord& record) { record.check_still_proven(); });
 }
 
 // Whether a program for the key is one for the values.
@@ -133,7 +122,9 @@ Trace::Trace(const ProgramView& view, PyObject* tracers) : call_(running_call(vi
   if (call_.get() == Py_None) raise_error(PyExc_RuntimeError, "partax: a target was called outside of its wrapper");
   Call& call = running();
   check_unchanged(call);
-  check_still_proven(call);
+  // Before a trace that is not the first: what they can read may have changed.
+  each_callable(call, !program().traces.empty(), call.cache().has_traced,
+                [](CallableRecord& record) { record.check_still_proven(); });
   call.progress().traced = true;
   ++program().tracing;
 }

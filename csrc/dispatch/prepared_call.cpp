@@ -42,7 +42,6 @@ Ref PreparedCall::run(PyObject* callable) const {
     const Away away;
     return Ref::checked(PyObject_CallFunctionObjArgs(callable, target.get(), arguments.get(), nullptr));
   } catch (const PythonError&) {
-    call.cache().table.erase_untraced(*program());
     explain_failure(call);
     throw;
   }

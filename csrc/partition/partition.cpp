@@ -111,7 +111,6 @@ Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is
 }
 
 Ref combine(PyObject* trees, PyObject* is_leaf) {
-  if (PyTuple_GET_SIZE(trees) == 0) return Ref::borrow(Py_None);
   try {
     return Combiner(trees, is_leaf_of(is_leaf)).combine();
   } catch (const WalkError& error) {

@@ -77,19 +77,13 @@ std::size_t hash_of(PyObject* self) {
   return hash;
 }
 
-const TreeSpec& sealed_of(PyObject* self) {
-  hash_of(self);  // refuses, with a path, what cannot be compared
-  seal(self);
-  return *part_of(self).sealed;
-}
-
 bool equal_nodes(PyObject* a, PyObject* b) {
-  if (hash_of(a) != hash_of(b)) return false;
+  if (hash_of(a) != hash_of(b)) return false;  // which refuses, with a path, what cannot be compared
   const StaticPart &one = part_of(a), &other = part_of(b);
   if (!are_equal(one.separator.get(), other.separator.get()) || !are_equal(one.keys.get(), other.keys.get()))
     return false;
-  const TreeSpec& sealed = sealed_of(a);
-  return located(b, [&] { return sealed.equals(other.tree); });
+  seal(a);
+  return located(b, [&] { return one.sealed->equals(other.tree); });
 }
 
 PyObject* node_compare(PyObject* self, PyObject* other, int operation) noexcept {
