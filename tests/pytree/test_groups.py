@@ -43,7 +43,7 @@ WRONG = [
         ({"a": 1, "b": ["x", {"c": 2.0}]}, {"int": int}),
         {},
         ValueError,
-        "takes `pytree['b'][0]`, `pytree['b'][1]['c']`;",
+        "takes `pytree['b'][0]` and `pytree['b'][1]['c']`;",
     ),
     ((3, {}), {}, ValueError, "no group takes `pytree`;"),
     (([*range(10_001)], {"x": by_path("7")}), {}, ValueError, "and 9,995 more"),

@@ -125,7 +125,6 @@ class Compilation(Protocol[_O]):
 
 
 def compilation(function: Callable[Concatenate[Any, _O], Any]) -> Compilation[_O]:
-    """Type a function that accepts a callable or none."""
     return cast("Any", function)
 
 

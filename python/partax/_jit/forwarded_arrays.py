@@ -9,8 +9,7 @@ from jax.core import Tracer
 
 from partax import _core
 from partax._jax.private import runs_without_jit, under_trace
-
-_SHOWN = 5  # paths that are named
+from partax._pytree.short_text import listed
 
 _NAMES_ARRAYS = "names_arrays"
 """The attribute of an error whose text or notes have the paths."""
@@ -113,11 +112,3 @@ def arrays_in_several_places(leaves: Sequence[Any]) -> list[list[int]]:
                 pointer = 0
             places.setdefault(pointer or ("id", id(leaf)), []).append(i)
     return [same for same in places.values() if len(same) > 1]
-
-
-def listed(paths: Sequence[str]) -> str:
-    """Paths in a sentence, the first few of many."""
-    displayed = [f"`{path}`" for path in paths[:_SHOWN]]
-    if len(paths) > _SHOWN:
-        displayed.append(f"{len(paths) - _SHOWN:,} more")
-    return displayed[0] if len(displayed) == 1 else f"{', '.join(displayed[:-1])} and {displayed[-1]}"

@@ -242,7 +242,6 @@ def bound_text(self: BoundFunction[Any]) -> str:
 
 
 def bound_signature(self: BoundFunction[Any]) -> inspect.Signature:
-    """Return the signature of the free arguments."""
     bound = inspect.signature(functools.partial(self.func.__wrapped__, *self.args, **self.keywords))
     free = [p for p in bound.parameters.values() if p.kind != p.KEYWORD_ONLY or p.name not in self.keywords]
     return bound.replace(parameters=free)

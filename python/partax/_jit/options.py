@@ -271,7 +271,6 @@ def check_names(fun: Any, option: str, names: Any) -> None:
 
 
 def parameter_at(parameters: CallParameters, position: int) -> str:
-    """Return the parameter of the value at a position."""
     i = position - parameters.num_positional
     if i < 0:
         return parameters.names[position]

@@ -190,7 +190,6 @@ def _paths(pytree: Any, is_leaf: IsLeaf) -> tuple[str, ...]:
 
 
 def _globs_in(filter: FilterSpec) -> Iterator[Filter]:
-    """The globs among the members of a filter."""
     kind, argument = filter._described if isinstance(filter, Filter) else ("predicate", ())
     if kind == "glob":
         yield filter
@@ -211,5 +210,4 @@ def _unused_filter(filter: FilterSpec, paths: Sequence[str]) -> str:
 
 
 def nearest_paths(path: str, paths: Sequence[str]) -> list[str]:
-    """The existing paths that are most similar to a missing path."""
     return difflib.get_close_matches(path, paths[:_COMPARED_PATHS], n=_SHOWN_PATHS, cutoff=0.5)

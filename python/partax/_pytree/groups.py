@@ -11,9 +11,7 @@ from partax import _core
 from partax._pytree.filters import FilterSpec, IsLeaf
 from partax._pytree.flat_partition import flat_combine, flat_partition
 from partax._pytree.partition import PyTree
-from partax._pytree.short_text import record_text, table_lines
-
-_SHOWN_PATHS = 5  # in a message
+from partax._pytree.short_text import listed, record_text, table_lines
 
 
 def labels(
@@ -49,9 +47,8 @@ def labels(
             raise ValueError(f"found {label!r} as a label, expected a hashable leaf of pytrees, such as a string")
     spec, *parts, rest = flat_partition(pytree, *groups.values(), is_leaf=is_leaf)
     if rest and default is None:
-        places = ", ".join(f"`pytree{path}`" for path in list(rest)[:_SHOWN_PATHS])
-        more = f" and {len(rest) - _SHOWN_PATHS:,} more" if len(rest) > _SHOWN_PATHS else ""
-        raise ValueError(f"no group takes {places}{more}; widen a filter, or give `default`, the label for the rest")
+        places = listed([f"pytree{path}" for path in rest])
+        raise ValueError(f"no group takes {places}; widen a filter, or give `default`, the label for the rest")
     labeled_parts = zip((*groups, default), (*parts, rest), strict=True)
     return flat_combine(spec, *(dict.fromkeys(part, label) for label, part in labeled_parts))
 

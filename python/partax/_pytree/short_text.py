@@ -18,6 +18,7 @@ LONGEST = 120
 _LONGEST_VALUE = 60
 _DEEPEST = 3  # level of nested containers whose items are written
 _MOST_ITEMS = 10  # of one container
+_MOST_LISTED = 5  # paths
 _BRACKETS = {tuple: "()", list: "[]", set: "{}", frozenset: ("frozenset({", "})"), dict: "{}"}
 
 
@@ -114,3 +115,11 @@ def table_lines(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[st
 def counted(count: int, noun: str) -> str:
     """`1 finding`, `2 findings`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listed(paths: Sequence[str]) -> str:
+    """Paths in a sentence, the first few of many."""
+    displayed = [f"`{path}`" for path in paths[:_MOST_LISTED]]
+    if len(paths) > _MOST_LISTED:
+        displayed.append(f"{len(paths) - _MOST_LISTED:,} more")
+    return displayed[0] if len(displayed) == 1 else f"{', '.join(displayed[:-1])} and {displayed[-1]}"

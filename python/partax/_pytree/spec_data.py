@@ -155,7 +155,6 @@ def details(data: SpecData) -> Iterator[Detail]:
 
 
 def leaf_paths(data: SpecData) -> list[str]:
-    """The path of each array leaf."""
     nodes, _, paths = data
     return [path for node, path in zip(nodes, paths, strict=True) if node[0] == "dynamic_leaf"]
 
@@ -185,5 +184,4 @@ def static_path(data: SpecData, index: int) -> str:
 
 
 def static_values(data: SpecData) -> dict[str, Any]:
-    """The static values by path."""
     return dict(_static_items(data))

@@ -13,6 +13,7 @@ from partax._pytree.short_text import array_text, short_text
 from partax._pytree.spec_data import ARRAY, FIELD, KEY, NODE, VALUE, alike, details
 
 _LONGEST = 200
+_Entry = tuple[int, Any]  # the kind of a detail and its value
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -173,11 +174,8 @@ def first_difference(
     if has_one_structure and all(map(is_same, first.values.values(), other.values.values())):
         return None
     entries, other_entries = dict(_entries(first, root)), dict(_entries(other, root))
-    paths = [
-        path
-        for path in entries | other_entries
-        if path not in entries or path not in other_entries or not _equal(entries[path], other_entries[path], is_same)
-    ]
+    every = entries | other_entries
+    paths = [path for path in every if not _equal(entries.get(path), other_entries.get(path), is_same)]
     if not paths:
         return None
     # What a library keeps of the fields of an object, such as their number, says less than the field.
@@ -186,7 +184,7 @@ def first_difference(
     return Difference(path, text, other_text, alike(text, other_text))
 
 
-def _entries(split: Split, root: str) -> Iterator[tuple[str, tuple[int, Any]]]:
+def _entries(split: Split, root: str) -> Iterator[tuple[str, _Entry]]:
     """All nodes, leaves and static fields, each by its path with its kind; a node before its children."""
     leaves = iter(split.leaves.values())
     # The placeholders have to be arrays; their values do not matter.
@@ -201,7 +199,9 @@ def _entries(split: Split, root: str) -> Iterator[tuple[str, tuple[int, Any]]]:
             yield path, (kind, value)
 
 
-def _equal(entry: tuple[int, Any], other: tuple[int, Any], is_same: Callable[[Any, Any], bool]) -> bool:
+def _equal(entry: _Entry | None, other: _Entry | None, is_same: Callable[[Any, Any], bool]) -> bool:
+    if entry is None or other is None:
+        return False
     (kind, value), (other_kind, other_value) = entry, other
     if kind == other_kind == NODE:
         return value[:2] == other_value[:2]  # children have entries too

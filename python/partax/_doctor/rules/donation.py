@@ -10,7 +10,8 @@ from partax._doctor.liveness import is_spread, memory_limit, peak_bytes
 from partax._doctor.program import Program, names_text
 from partax._doctor.updates import updates_of
 from partax._explain.differences import argument_of
-from partax._jit.forwarded_arrays import arrays_in_several_places, listed
+from partax._jit.forwarded_arrays import arrays_in_several_places
+from partax._pytree.short_text import listed
 from partax._pytree.spec_data import leaf_paths
 
 _FEWEST_BYTES = 64 << 20  # that donating saves: no program fails for less
