@@ -37,8 +37,31 @@ class Suite:
     tag: str = "v"  # before the version
 
 
-# Tests of jax that differ with `partax.jit`.
-OF_JAX = ()
+# Tests of jax that differ with `partax.jit`, by the reason.
+OF_JAX = {
+    "errors have partax's type or text, and the path": """
+        JitTest::test_cpp_jit_raises_on_non_hashable_static_argnum JitTest::test_jit_bad_input APITest::test_bad_input
+        JitTest::test_cpp_jit_raises_other_exceptions_when_hashing_fails JitTest::test_jit_enum_as_dict_keys_fails
+        JitTest::test_jit_raises_on_first_invocation_on_non_hashable_static_argnum ArrayPjitTest::test_check_arg_error
+        APITest::test_returned_non_jaxtype ArrayPjitTest::test_shape_dtype_struct_as_const_error""",
+    "private attributes, texts and logs of jax's own wrapper": """
+        JitTest::test_fun_name JitTest::test_jit_repr JitTest::test_jit_repr_errors
+        APITest::test_cache_miss_explanations_new_function_in_loop ArrayPjitTest::test_jit_cpp_cache_obj_config
+        APITest::test_cache_miss_explanations_other_in_tree""",
+    "`f(x, 2)` is `f(x, n=2)`, and an equal re-created function has the same program": """
+        JitTest::test_jit_kwargs0 JitTest::test_jit_kwargs1 JitTest::test_jit_with_mismatched_static_argnames
+        JitTest::test_jit_donate_warning_raised_argnums JitTest::test_jit_reference_dropping
+        APITest::test_rank_promotion_forces_retrace""",
+    "stages trace for themselves": """
+        APITest::test_eval_shape_trace_cache_share APITest::test_vjp3_dont_want_bilinear
+        ArrayPjitTest::test_lowering_cache_hit_with_closed_over_constants_jit_no_hoist
+        ArrayPjitTest::test_lowering_cache_hit_with_closed_over_constants_sharded
+        ShardingInTypesTest::test_eval_shape_jitted_fun_cache_hit""",
+    "tokens and a ShapeDtypeStruct are not arrays, and a function needs no weak reference": """
+        JitTest::test_trivial_computations_with_tokens ArrayPjitTest::test_jit_token_input
+        APITest::test_jit_capturing_token APITest::test_eval_shape_nested_jit_sds
+        JitTest::test_jit_of_nonweakreferenceable_function""",
+}
 
 SUITES = {
     "equinox": Suite(
@@ -76,7 +99,9 @@ SUITES = {
         ),
     ),
     "gpjax": Suite("QuantClimate", "tests", "**/test_*.py"),
-    "jax": Suite("jax-ml", "tests", "api_test.py pjit_test.py", ("jit",), OF_JAX, "jax-v"),
+    "jax": Suite(
+        "jax-ml", "tests", "api_test.py pjit_test.py", ("jit",), tuple(" ".join(OF_JAX.values()).split()), "jax-v"
+    ),
 }
 
 
