@@ -48,7 +48,7 @@ def rebuilt(call: _core.Call, data: bytes, inputs: list[Any], outputs: list[Any]
 
 _PLAIN_TYPES = {
     *(type(None), bool, int, float, complex, str, bytes, bytearray, tuple, list, dict, set, frozenset, range, slice),
-    *(jax.tree_util.PyTreeDef,),
+    *(jax.tree_util.PyTreeDef, type(jax.tree_util.default_registry)),
 }
 
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
@@ -74,14 +74,14 @@ class _Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         cls = type(obj)
-        if isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
-            return NotImplemented  # by name
+        if cls in _PLAIN_TYPES or isinstance(obj, (type, types.FunctionType, types.BuiltinFunctionType)):
+            return NotImplemented  # the latter by name
         if not all(is_installed(module_of(getattr(cls, name, None))) for name in _HOOKS):
             raise UnstoredError
         if equal_by(cls) is not None:
             content: Any = obj
             return cls, (dict(content),)  # without a hash that it may have kept, which is of this process
-        if is_tree_node(cls) or cls in _PLAIN_TYPES or is_enum(cls) or is_constant(cls):
+        if is_tree_node(cls) or is_enum(cls) or is_constant(cls):
             return NotImplemented
         raise UnstoredError
 
