@@ -76,6 +76,7 @@ std::string difference_of(const Call& call, const TreeSpec& spec) {
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names, Bindings* bound) {
   Call call(jit, ready_cache(jit), args, num_args, keyword_names);
   CallCache& cache = call.cache();
+  call.drop_cached_objects();
   std::shared_ptr<BoundProgram> bound_program;
   Ref returned;  // by the target; the user's result is built from it
   try {

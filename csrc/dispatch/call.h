@@ -66,6 +66,8 @@ class Call {
   CallDescription& description();
   // (its data, its leaves).
   Ref described() { return tuple_of({description().data, description().leaves.tuple()}); }
+  // Drops the objects that nnx.cached_partial left for this call, which reads its own; nnx raises if they stay.
+  void drop_cached_objects() const;
   // Has Python read the objects that the function may change, if it may, and replace the values by what it makes of
   // them.
   void read_objects();

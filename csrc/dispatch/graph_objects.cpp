@@ -76,6 +76,13 @@ Ref Call::ask_graph(Name& method, PyObject* outcome) {
                                                  objects_.get(), nullptr));
 }
 
+void Call::drop_cached_objects() const {
+  static Name context("context"), objects("tmp_static_cache");
+  if (!cache_.graph) return;
+  const Ref owner = attribute(cache_.graph.get(), context), left = attribute(owner.get(), objects);
+  if (left.get() != Py_None) checked_int(PyObject_SetAttr(owner.get(), objects.get(), Py_None));
+}
+
 void Call::read_objects() {
   static Name method("read");
   if (!cache_.graph) return;

@@ -130,6 +130,8 @@ class GraphMode(enum.Enum):
     VARIABLES = "variables"  # only those of Variables
     TREE = "tree"  # nothing may be in two places
 
+    context = enum.nonmember(graphlib.GRAPH_CONTEXT)  # where `nnx.cached_partial` leaves objects for the call
+
     def read(self, call: _core.Call, values: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Any]]:
         """Return the values of a call for filter_jit, and the objects in the order of their first places."""
         reader = graph.GraphReader()
