@@ -41,9 +41,8 @@ def test_only_what_is_signed_with_the_key_is_loaded(
     (file,) = shared.glob("*.partax")
     signed, data = file.read_bytes(), Folder(shared, 1 << 30).read(file.stem)
     assert data is not None and SECRET.encode() not in signed
-    writers = [Folder(shared, 0), Folder(shared, 0, b"another")]
-    for forged in [folder.write(file.stem, data) for folder in writers]:
-        file.write_bytes(forged)
+    for secret in (None, b"another"):
+        Folder(shared, 1 << 30, secret).write(file.stem, data)
         with pytest.warns(RuntimeWarning, match="not signed with the key"):
             assert traces(shared, SECRET) == 1
         assert traces(shared, SECRET) == 0, "it is signed again"

@@ -43,39 +43,25 @@ class Bucket(Folder):
             return True
         return time.monotonic() >= self._resume["read"] and (self._names is None or self._file(key).name in self._names)
 
-    def read(self, key: str, *, drops: bool = False) -> bytes | None:
-        data = super().read(key, drops=drops)
-        if data is None and (whole := self._download(self._file(key))) is not None:
-            data = self._data(key, whole, f"{self.address}/{self._file(key).name}")
-            if data is not None:
-                self._keep(key, whole)
+    def _get(self, path: Path) -> bytes:
+        with contextlib.suppress(FileNotFoundError):
+            return super()._get(path)
+        data = self._ask("read", _PATIENCE, lambda: self._download(path.name))
+        if data is None:
+            raise FileNotFoundError
+        with contextlib.suppress(OSError):  # a full disk
+            super()._put(path, data)
         return data
 
-    def write(self, key: str, data: bytes) -> bytes:
-        whole = super().write(key, data)
-        self._upload(self._file(key), whole)
-        return whole
+    def _put(self, path: Path, data: bytes) -> None:
+        try:
+            super()._put(path, data)
+        finally:
+            self._ask("write", _PATIENCE + len(data) / _SLOWEST, lambda: (self._remote / path.name).write_bytes(data))
 
-    def read_list(self, beginning: str) -> str:
-        text = super().read_list(beginning)
-        if not text and (data := self._download(self._list(beginning))) is not None:
-            text = data.decode("utf-8", "replace")
-            super().write_list(beginning, text)
-        return text
-
-    def write_list(self, name: str, text: str) -> None:
-        super().write_list(name, text)
-        self._upload(self._list(name), text.encode())
-
-    def _download(self, path: Path) -> bytes | None:
-        def request() -> bytes | None:
-            with contextlib.suppress(FileNotFoundError):
-                return (self._remote / path.name).read_bytes() if path.name in self._list_names() else None
-
-        return self._ask("read", _PATIENCE, request)
-
-    def _upload(self, path: Path, data: bytes) -> None:
-        self._ask("write", _PATIENCE + len(data) / _SLOWEST, lambda: (self._remote / path.name).write_bytes(data))
+    def _download(self, name: str) -> bytes | None:
+        with contextlib.suppress(FileNotFoundError):
+            return (self._remote / name).read_bytes() if name in self._list_names() else None
 
     def _list_names(self) -> set[str]:
         with self._listing:

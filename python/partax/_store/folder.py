@@ -52,22 +52,18 @@ class Folder:
         """What is stored by a key; None if it is absent, or may not be loaded: a damaged one may be dropped."""
         path = self._file(key)
         try:
-            whole = path.read_bytes()
+            whole = self._get(path)
         except FileNotFoundError:
             return None
         except OSError as error:
             self.tell(f"nothing is loaded from `{self.path}`: {error.strerror}")
             return None
-        return self._data(key, whole, path, drops)
-
-    def _data(self, key: str, whole: bytes, place: object, drops: bool = False) -> bytes | None:
-        """The data of a file if it may be loaded. One that is signed with another key is never dropped."""
         signature, data = whole[_DATA - 32 : _DATA], whole[_DATA:]
         if whole[:_DATA] != _header(key, signature, data):
             if drops:
                 with contextlib.suppress(OSError):  # a read-only directory
-                    self._file(key).unlink()
-            self.tell(f"`{place}` is damaged and is not loaded; it is written again")
+                    path.unlink()
+            self.tell(f"`{path}` is damaged and is not loaded; it is written again")
         elif self._secret and not hmac.compare_digest(signature, _signature(self._secret, key, data)):
             self.tell(f"programs of `{self.address}` are not signed with the key of this process, and are not loaded")
         else:
@@ -81,20 +77,13 @@ class Folder:
         with contextlib.suppress(OSError):  # a read-only directory
             os.utime(self._file(key))
 
-    def write(self, key: str, data: bytes) -> bytes:
-        """Store data by a key; return what its file holds."""
+    def write(self, key: str, data: bytes) -> None:
         signature = _signature(self._secret, key, data) if self._secret else bytes(32)
         whole = _header(key, signature, data) + data
-        self._keep(key, whole)
-        return whole
-
-    def _keep(self, key: str, whole: bytes) -> None:
         if len(whole) > self.max_bytes:
             return
         try:
-            _replace(self._file(key), whole)
-            with self._lock:
-                self.prune(self.max_bytes)
+            self._put(self._file(key), whole)
         except OSError as error:
             self.tell(f"nothing is stored in `{self.path}`: {error.strerror}")
 
@@ -102,12 +91,30 @@ class Folder:
         """The list that was written last of those whose names begin so; empty if there is none."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
             paths = sorted(self.path.glob(f".{beginning}*{_LIST}"), key=os.path.getmtime)
-            return paths[-1].read_text("utf-8") if paths else ""
+            return self._get(paths[-1] if paths else self._list(beginning)).decode()
         return ""
 
     def write_list(self, name: str, text: str) -> None:
         with contextlib.suppress(OSError):  # it only spares time
-            _replace(self._list(name), text.encode())
+            self._put(self._list(name), text.encode())
+
+    def _get(self, path: Path) -> bytes:
+        return path.read_bytes()
+
+    def _put(self, path: Path, data: bytes) -> None:
+        """Replace a file atomically. No link is followed: others may have put it into the directory."""
+        fresh = path.with_name(f".{path.name[:50]}.{secrets.token_hex(8)}{_UNFINISHED}")
+        try:
+            with open(fresh, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            fresh.replace(path)
+        except BaseException:
+            fresh.unlink(missing_ok=True)
+            raise
+        with self._lock:
+            self.prune(self.max_bytes)
 
     def files(self, beginning: str = "") -> list[Stored]:
         """What is stored by keys that begin so, the latest used first."""
@@ -158,17 +165,3 @@ def _header(key: str, signature: bytes, data: bytes) -> bytes:
 
 def _signature(secret: bytes, key: str, data: bytes) -> bytes:
     return hmac.digest(secret, key.encode() + b"\0" + data, "sha256")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Replace a file atomically. No link is followed: others may have put it into the directory."""
-    fresh = path.with_name(f".{path.name[:50]}.{secrets.token_hex(8)}{_UNFINISHED}")
-    try:
-        with open(fresh, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
