@@ -24,7 +24,6 @@ from partax._store.records import Loading
 
 _MOST = 1000  # programs of a run, and calls
 _LARGEST = 256 << 20  # bytes of programs that are loaded and not called yet
-_MOST_WRONG = 8  # programs that the last run called by now and this one has not, unless more were right
 
 Calls = dict[tuple[str, int, str], None]  # the file, the line, and the function with what became of it, each once
 _all: dict[Path, "Ahead"] = {}  # of this process, by directory
@@ -45,8 +44,7 @@ class Ahead:
     def __init__(self, folder: Folder) -> None:
         self.folder, self.is_on = folder, True
         self.calls: Calls = {}
-        self._lock = threading.Lock()
-        self._writing = threading.Lock()
+        self._lock, self._writing = threading.Lock(), threading.Lock()
         self._names: dict[str, None] = {}  # the programs that this process has loaded or stored, by their first use
         self._asked: set[str] = set()  # what it has loaded already
         self._begun: dict[str, Loading] = {}
@@ -77,10 +75,9 @@ class Ahead:
         with self._lock:
             place = self._places.get(name)
             if place is None:
-                group = name.partition("-")[0]
-                for other in [key for key in self._begun if key.startswith(group)]:
+                for other in [key for key in self._begun if key.startswith(name.partition("-")[0])]:
                     del self._begun[other]  # which was a wrong guess
-            elif sum(self._places[other] < place for other in self._begun) >= max(_MOST_WRONG, self._hits):
+            elif sum(self._places[other] < place for other in self._begun) >= max(8, self._hits):
                 self._waiting = collections.deque()  # it is not the run that the last one was
             if {*devices} <= {*jax.devices()} and len(self._names) < _MOST:
                 self._names[name] = None

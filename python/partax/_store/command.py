@@ -23,10 +23,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument("--older", metavar="TIME", help="drop what was not used for 12h, 30d")
     command.add_argument("--verify", action="store_true", help="read every program, and drop the damaged ones")
     command.add_argument("--clear", action="store_true", help="drop all")
-    what = "say what became of the calls of this script when it ran last: loaded, traced or not stored, and why"
-    command.add_argument("--why", metavar="script.py", help=what)
-    what = "run a script, or -m and a module, with this folder, and wait until its programs are stored; comes last"
-    command.add_argument("--warm", nargs=argparse.REMAINDER, metavar="script.py", help=what)
+    command.add_argument("--why", metavar="script.py", help="say what became of each call of this script's last run")
+    command.add_argument("--warm", nargs="...", help="run a script, or -m and a module, with this folder; comes last")
 
 
 def run(options: argparse.Namespace, run_script: Callable[[argparse.Namespace], None]) -> None:
