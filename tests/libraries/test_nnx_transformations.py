@@ -58,6 +58,11 @@ def attribute(net: Any) -> jax.Array:
     return net.linear(X).sum()
 
 
+def deleted(net: Any) -> jax.Array:
+    del net.norm
+    return net.linear(X).sum()
+
+
 def evaluated(net: Any) -> jax.Array:
     net.norm.eval()
     return net.linear(X).sum()
@@ -69,6 +74,7 @@ CHANGES: dict[Any, str] = {
     own_variable: "total",
     new_variable: "seen",
     attribute: "mode",
+    deleted: "norm",
     evaluated: "norm.use_running_average",
 }
 ZERO = jnp.float32(0)
