@@ -338,11 +338,3 @@ def test_cells_that_are_run_again(cells: list[str], again: list[str], ours: int,
             notebook.run(cell)
     np.testing.assert_array_equal(mine.space["result"], jitted.space["result"])
     assert (mine.traces.count, jitted.traces.count) == (ours, theirs)
-
-
-def test_the_reason_names_the_constant() -> None:
-    notebook = Notebook(partax.filter_jit)
-    for cell in (SETUP, HELPER, STEP, USE, "LR = 3.0\n", STEP, USE):
-        notebook.run(cell)
-    (trace,) = notebook.space["step"].report().traces[-1:]
-    assert "step at" in trace.reason and "'LR'" in trace.reason, trace.reason
