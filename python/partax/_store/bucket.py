@@ -93,7 +93,8 @@ class Bucket(Folder):
         except Exception as error:  # whatever a client raises
             self._resume.update(dict.fromkeys({kind, "write"}, time.monotonic() + _PAUSE))
             reason = f"no answer in {seconds:.0f} s" if isinstance(error, TimeoutError) else one_line(repr(error), 300)
-            self.tell(f"`{self.address}` fails, and is not asked for a minute: {reason}", "bucket")
+            what = "is not asked" if kind == "read" else "stores nothing"
+            self.tell(f"`{self.address}` fails, and {what} for a minute: {reason}", "bucket")
 
 
 def _remote(address: str) -> Any:
