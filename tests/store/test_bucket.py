@@ -53,7 +53,7 @@ def test_an_address_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPat
 
 
 SCRIPT = """
-import sys, time, jax, jax.numpy as jnp, partax
+import s3fs, sys, time, jax, jax.numpy as jnp, partax  # the first takes seconds, which are not the server's
 x = jax.jit(lambda: jnp.arange(3.0))()
 @partax.filter_jit
 def step(x, by): return x * by

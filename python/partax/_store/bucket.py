@@ -57,7 +57,8 @@ class Bucket(Folder):
         try:
             super()._put(path, data)
         finally:
-            self._ask("write", _PATIENCE + len(data) / _SLOWEST, lambda: (self._remote / path.name).write_bytes(data))
+            seconds = 4 * _PATIENCE + len(data) / _SLOWEST  # for no call, but a process that ends
+            self._ask("write", seconds, lambda: (self._remote / path.name).write_bytes(data))
 
     def _download(self, name: str) -> bytes | None:
         with contextlib.suppress(FileNotFoundError):
