@@ -43,7 +43,8 @@ OF_JAX = {
         JitTest::test_cpp_jit_raises_on_non_hashable_static_argnum JitTest::test_jit_bad_input APITest::test_bad_input
         JitTest::test_cpp_jit_raises_other_exceptions_when_hashing_fails JitTest::test_jit_enum_as_dict_keys_fails
         JitTest::test_jit_raises_on_first_invocation_on_non_hashable_static_argnum ArrayPjitTest::test_check_arg_error
-        APITest::test_returned_non_jaxtype ArrayPjitTest::test_shape_dtype_struct_as_const_error""",
+        APITest::test_returned_non_jaxtype PJitErrorTest::testOutShardingsMismatchShowsAllDetails
+        ArrayPjitTest::test_shape_dtype_struct_as_const_error""",
     "private attributes, texts, frames and logs of jax's own wrapper": """
         JitTest::test_fun_name TracebackTest::test_jit_traceback JitTest::test_jit_repr JitTest::test_jit_repr_errors
         APITest::test_cache_miss_explanations_new_function_in_loop ArrayPjitTest::test_jit_cpp_cache_obj_config
