@@ -169,11 +169,28 @@ def loading_alone(work: str, folder: str) -> float:
     return time.perf_counter() - begin
 
 
+def variables_of(form: str, folder: str) -> dict[str, str]:
+    """The environment of a command that uses jax's cache or the store in a folder."""
+    variables = dict(os.environ)
+    if form in (CACHE, BOTH):
+        variables |= {
+            "JAX_COMPILATION_CACHE_DIR": str(Path(folder, "jax")),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+    return variables | ({"PARTAX_STORE": str(Path(folder, "partax"))} if form in (STORE, STORING, BOTH) else {})
+
+
 def in_a_process(work: str, form: str, folder: str) -> float:
     with tempfile.TemporaryDirectory() as empty:
-        command = [sys.executable, __file__, "--child", work, form, empty if form == STORING else folder]
-        # Errors of Equinox's call Python when they are raised, and what calls Python is not stored.
-        variables = {**os.environ, "EQX_ON_ERROR": "off"} if work == "ode" else None
+        folder = empty if form == STORING else folder
+        command, variables = [sys.executable, __file__, "--child", work, form, folder], dict(os.environ)
+        if work == "ode":  # an error of Equinox's calls Python when it is raised, and what calls Python is not stored
+            variables["EQX_ON_ERROR"] = "off"
+        if work == "plain":
+            runner = ["-m", "partax", "run"] if form in (STORE, STORING, BOTH) else []
+            command = [sys.executable, *runner, str(Path(__file__).with_name("plain_script.py"))]
+            variables = variables_of(form, folder)
         done = subprocess.run(command, check=True, capture_output=True, text=True, env=variables)
         return float(done.stdout)
 
@@ -213,21 +230,21 @@ def storing(work: str, effort: Effort, name: str, budget: float) -> Row:
 
 
 def suite_of_tests(_: Effort, name: str, budget: float) -> Row:
-    """All of a suite's run by pytest where its programs are stored already, beside one that stores them."""
+    """All of a suite's run by pytest, with jax's cache and with both."""
 
-    def timed(folder: str) -> float:
-        with tempfile.TemporaryDirectory() as empty:
-            suite = str(Path(__file__).with_name("suite_of_tests.py"))
-            command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", suite]
-            begin = time.perf_counter()
-            variables = {**os.environ, "PARTAX_STORE": folder or empty}
-            subprocess.run(command, check=True, capture_output=True, env=variables)
-            return time.perf_counter() - begin
+    def timed(form: str) -> float:
+        suite = str(Path(__file__).with_name("suite_of_tests.py"))
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", suite]
+        begin = time.perf_counter()
+        subprocess.run(command, check=True, capture_output=True, env=variables_of(form, folders[form]))
+        return time.perf_counter() - begin
 
-    with tempfile.TemporaryDirectory() as folder:
-        timed(folder)  # fills it
-        timings = take_turns({STORING: partial(timed, ""), STORE: partial(timed, folder)}, 2)
-    return as_row(name, timings, budget, f"x {STORING}", measured=timings[STORE].over(timings[STORING]))
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
+        folders = {CACHE: one, BOTH: other}
+        for form in folders:
+            timed(form)  # fills them
+        timings = take_turns({form: partial(timed, form) for form in folders}, 2)
+    return as_row(name, timings, budget, f"x {CACHE}", measured=timings[BOTH].over(timings[CACHE]))
 
 
 def hits(effort: Effort, name: str, budget: float) -> Row:
@@ -262,13 +279,17 @@ NAMES = {
     "transformer": "train step of a transformer of 12 layers",
     "nnx": "the same in Flax nnx, in place",
     "ode": "a solve of diffrax under accelerate(), errors off",
+    "plain": "a script of plain JAX under partax run",
 }
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     *((f"first call, {name}", 0.35, partial(beside, work, CACHE)) for work, name in NAMES.items()),
-    *((f"first call beside loading alone, {name}", 1.3, partial(beside, work, ALONE)) for work, name in NAMES.items()),
-    *((f"whole process, {NAMES[work]}", 1.0, partial(whole, work)) for work in ("mlp", "transformer")),
+    *(
+        (f"first call beside loading alone, {NAMES[work]}", 1.3, partial(beside, work, ALONE))
+        for work in ("mlp", "transformer", "nnx", "ode")
+    ),
+    *((f"whole process, {NAMES[work]}", 0.8, partial(whole, work)) for work in ("mlp", "transformer", "plain")),
     ("first call that is stored, MLP of depth 24 with Adam", 1.05, partial(storing, "mlp")),
-    ("a suite of 300 tests that compile, by pytest", 0.5, suite_of_tests),
+    ("a suite of 300 tests that compile, by pytest", 0.8, suite_of_tests),
     ("hit, MLP of depth 24 with Adam", 1.02, hits),
 )
 
