@@ -225,7 +225,6 @@ def test_the_switch_goes_back_to_what_it_was(tmp_path: Path) -> None:
 
 
 NOT_STORED = {
-    "a callback": "jax.debug.callback(print, x)",
     "chance": "random.random()",
     "a file": "pathlib.Path(__file__).read_text()",
     "a result that another process has not": "return x, object()",
@@ -241,6 +240,21 @@ def test_what_nobody_can_prove_is_not_stored_and_explained(
         run(source, tmp_path, tmp_path / "store")
     assert "f: not stored: " in caplog.text
     assert list((tmp_path / "store").iterdir()) == []
+
+
+def test_a_program_that_calls_python_is_traced_but_not_compiled_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source = (
+        "import equinox as eqx, jax\ndef f(x):\n    y = jax.pure_callback(lambda x: x + 1, x, x)\n"
+        "    return eqx.error_if(y, y < 0, 'negative') * 2\nmake = lambda: f"
+    )
+    for text in ("stored for a process that traces it again", "but not compiled"):
+        caplog.clear()
+        with partax.explain(), caplog.at_level("WARNING", "partax"):
+            call = run(source, tmp_path, tmp_path / "store")
+        assert text in caplog.text and repr(call.value) == repr(call.right)
+    assert len(list((tmp_path / "store").glob("*.partax"))) == 1
 
 
 @pytest.mark.parametrize("hook", [

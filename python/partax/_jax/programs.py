@@ -1,11 +1,13 @@
 """Reads, runs, serializes and loads the programs of jax, by private names of jax."""
 
+import contextlib
 import copyreg
 import functools
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
@@ -306,3 +308,42 @@ def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, 
 def compile_uncached(lowered: Any) -> tuple[Any, bool]:
     """Compile a program without jax's compilation cache, by an option that does not change the program."""
     return compiled(lowered, {"xla_cpu_parallel_codegen_split_count": 31})
+
+
+_executable: ContextVar[list[bytes | None] | None] = ContextVar("executable", default=None)
+
+
+@functools.cache
+def _loads_executables() -> bool:
+    """Have jax's compiler look for an executable in `_executable`. With the fallback there is none."""
+    compiler, name = _name("jax._src.compiler"), "backend_compile_and_load"
+    compile_and_load: Any = _attribute(compiler, name)
+
+    def load_or_compile(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:
+        data = _executable.get()
+        if data is not None and data[0] is not None:
+            with contextlib.suppress(jax.errors.JaxRuntimeError):  # of other bytes
+                callbacks = tuple(host_callbacks)
+                return backend.deserialize_executable(data[0], executable_devices=devices, host_callbacks=callbacks)
+        program = compile_and_load(backend, module, devices, options, host_callbacks)
+        if data is not None:
+            data[0] = backend.serialize_executable(program)
+        return program
+
+    if compile_and_load is not None:
+        setattr(compiler, name, load_or_compile)
+    return compile_and_load is not None
+
+
+def compile_with_callbacks(lowered: Any, data: bytes | None) -> bytes | None:
+    """Compile a program that calls Python, or load its executable from bytes, for the call of jax that follows. Return
+    the executable as bytes, which are the same ones if it was loaded; None if jax has not compiled it.
+    """
+    executable = [data]
+    if _loads_executables():
+        token = _executable.set(executable)
+        try:
+            lowered.compile()
+        finally:
+            _executable.reset(token)
+    return executable[0]

@@ -20,6 +20,7 @@ from partax._explain.history import history_of
 from partax._explain.results import LoadReport
 from partax._jax.private import configuration
 from partax._jax.programs import (
+    compile_with_callbacks,
     compile_uncached,
     compiled,
     dispatched,
@@ -36,7 +37,7 @@ from partax._jit.options import Options
 from partax._pytree.call_site import call_site, site_text
 from partax._store import UnstoredError, placement, switch
 from partax._store.agreement import all_have_loaded
-from partax._store.content import Proof
+from partax._store.content import Proof, digest_of
 from partax._store.folder import Folder
 from partax._store.key import Wanted, what_changed
 from partax._store.placement import Signature
@@ -236,7 +237,9 @@ class Programs:
         begun = time.perf_counter()
         traced = self._traced(search, arguments)
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
-            raise UnstoredError("it calls Python when it runs, or has other effects")
+            self._compile_with_callbacks(search, traced)
+            self._call.forget_program()
+            return self.target
         lowered = traced.lower()
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
@@ -259,10 +262,30 @@ class Programs:
                 "program": b"",
             }
             self._folder.ahead.note(search.name, search.signature.devices)
-            work = search, record, lowered, program, is_whole
-            with contextlib.suppress(RuntimeError):  # the process ends
-                threading.Thread(target=self._store, args=work, name="partax store", daemon=False).start()
+            self._in_thread(self._store, search, record, lowered, program, is_whole)
         return program
+
+    @staticmethod
+    def _in_thread(do: Callable[..., None], *arguments: Any) -> None:
+        with contextlib.suppress(RuntimeError):  # the process ends
+            threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
+
+    def _compile_with_callbacks(self, search: _Search, traced: Any) -> None:
+        """Compile a program that calls Python; its executable is stored by its text, which has no callback in it."""
+        lowered, begun = traced.lower(), time.perf_counter()
+        text = digest_of((lowered.as_text(), self._options.compiler_options)).hex()
+        name = f"callbacks-{search.name.split('-')[1]}-{text}"
+        stored = read_record(self._folder, name, drops=True)
+        data = compile_with_callbacks(lowered, stored and stored["program"])
+        if data is None:
+            raise UnstoredError("it calls Python when it runs")
+        if stored is not None and data is stored["program"]:
+            self._folder.note_use(name)
+            return self.tell("traced, since it calls Python when it runs, but not compiled")
+        seconds, none = time.perf_counter() - begun, {"outputs": 0, "through": (), "devices": (), "proof": []}
+        record = {"name": self._name, "seconds": seconds, "result": b"", "donated": b"", **none, "program": data}
+        self._in_thread(self._folder.write, name, pickle.dumps(record))
+        self.tell("stored for a process that traces it again: it calls Python when it runs")
 
     @staticmethod
     def _devices_of(program: Any, signature: Signature) -> Any:
