@@ -145,7 +145,7 @@ Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyOb
              Bindings* bound = nullptr);
 
 // After an exception: drops the call's program if it has never traced. A target may fail on an argument before it
-// traces; then Python may put an exception with the argument's path in the place of the one that is set.
+// traces; then Python may replace the exception that is set by one with the path of the argument.
 void explain_failure(Call& call);
 
 }  // namespace partax

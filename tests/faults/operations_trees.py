@@ -155,7 +155,7 @@ def hash_and_equality_of_flat_specs() -> Case:
         specs[:] = [new_spec(), new_spec()]  # a spec keeps its hash and what it compares
 
     run = lambda: (hash(specs[0]) == hash(specs[1]), specs[0] == specs[1], specs[0] != other)
-    return Case(run, equals((True, True, True)), prepare=prepare, state=lambda: (specs[0].paths, repr(specs[0])))
+    return Case(run, equals((True, True, True)), prepare=prepare, state=lambda: specs[0].paths)
 
 
 @operation

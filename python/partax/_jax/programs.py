@@ -316,8 +316,8 @@ _executable: ContextVar[list[bytes | None] | None] = ContextVar("executable", de
 @functools.cache
 def _loads_executables() -> bool:
     """Have jax's compiler look for an executable in `_executable`. With the fallback there is none."""
-    compiler, name = _name("jax._src.compiler"), "backend_compile_and_load"
-    compile_and_load: Any = _attribute(compiler, name)
+    compiler = _name("jax._src.compiler")
+    compile_and_load: Any = _attribute(compiler, "backend_compile_and_load")
 
     def load_or_compile(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:
         data = _executable.get()
@@ -331,7 +331,7 @@ def _loads_executables() -> bool:
         return program
 
     if compile_and_load is not None:
-        setattr(compiler, name, load_or_compile)
+        compiler.backend_compile_and_load = load_or_compile
     return compile_and_load is not None
 
 

@@ -20,8 +20,8 @@ from partax._explain.history import history_of
 from partax._explain.results import LoadReport
 from partax._jax.private import configuration
 from partax._jax.programs import (
-    compile_with_callbacks,
     compile_uncached,
+    compile_with_callbacks,
     compiled,
     dispatched,
     has_callbacks,
@@ -281,11 +281,12 @@ class Programs:
             raise UnstoredError("it calls Python when it runs")
         if stored is not None and data is stored["program"]:
             self._folder.note_use(name)
-            return self.tell("traced, since it calls Python when it runs, but not compiled")
-        seconds, none = time.perf_counter() - begun, {"outputs": 0, "through": (), "devices": (), "proof": []}
-        record = {"name": self._name, "seconds": seconds, "result": b"", "donated": b"", **none, "program": data}
-        self._in_thread(self._folder.write, name, pickle.dumps(record))
-        self.tell("stored for a process that traces it again: it calls Python when it runs")
+            self.tell("traced, since it calls Python when it runs, but not compiled")
+        else:
+            seconds, none = time.perf_counter() - begun, {"outputs": 0, "through": (), "devices": (), "proof": []}
+            record = {"name": self._name, "seconds": seconds, "result": b"", "donated": b"", **none, "program": data}
+            self._in_thread(self._folder.write, name, pickle.dumps(record))
+            self.tell("stored for a process that traces it again: it calls Python when it runs")
 
     @staticmethod
     def _devices_of(program: Any, signature: Signature) -> Any:
