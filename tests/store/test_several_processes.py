@@ -77,7 +77,7 @@ def run(folder: Path, count: int, victim: int = -1, factor: int = 2) -> list[tup
 TRACED, LOADED = [1, 0], [0, 1]
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", [2, pytest.param(4, marks=pytest.mark.nightly)])
 def test_a_program_of_all_processes_is_loaded_by_all(count: int, tmp_path: Path) -> None:
     assert run(tmp_path, count) == [(TRACED, TRACED)] * count
     assert run(tmp_path, count) == [(LOADED, LOADED)] * count
