@@ -38,3 +38,9 @@ def test_the_programs_of_a_script_are_made_and_explained(tmp_path: Path, capsys:
     assert re.fullmatch(r"13 <lambda>: loaded from the store in [\d.]+ s \(saves [\d.]+ s\)", loaded)
     assert "not stored: reads 'random.random" in refused and "(global of" in refused
     assert traced == "13 <lambda>: traced, since 'RATE' (global of script.py) has changed"
+
+
+@pytest.mark.parametrize("script", [["absent.py"], ["-m"]])
+def test_a_script_to_warm_that_is_absent_is_named(script: list[str], tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="--warm: found no file"):
+        main(["store", str(tmp_path / "programs"), "--warm", *script])

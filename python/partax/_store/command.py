@@ -1,6 +1,7 @@
 """`python -m partax store DIR`: what is in a directory of programs, what is dropped, and what a script does with it."""
 
 import argparse
+import os
 import re
 import sys
 import threading
@@ -61,7 +62,9 @@ def _lines(calls: ahead.Calls) -> list[str]:
 
 def _warm(options: argparse.Namespace, run_script: Callable[[argparse.Namespace], None]) -> None:
     is_module = options.warm[0] == "-m"
-    script, *arguments = options.warm[is_module:]
+    script, *arguments = options.warm[is_module:] or [""]
+    if not script or not (is_module or os.path.isfile(script)):
+        raise SystemExit(f"--warm: found no file {script!r}, expected a Python script, or -m and a module")
     store(options.folder)
     folder: Any = folder_of(None)
     before = {stored.key for stored in folder.files()}
