@@ -23,12 +23,13 @@ def _static_texts(records: list[Record]) -> Iterator[str]:
 def _history_report(history: History, cache: _core.CallCache | None) -> FunctionReport:
     programs = [] if cache is None else cache.programs()
     calls = dict(trace for program in programs for trace in program.traces)
+    records = list(history.records)  # another thread may add one
     traces = [
         TraceReport(
             record.number, site_text(record.site), record.reason, static, calls.get(record.number),
             record.seconds["trace"], record.seconds["lower"], record.seconds["compile"], record.compiled, record.failed,
         )
-        for record, static in zip(history.records, _static_texts(history.records), strict=True)
+        for record, static in zip(records, _static_texts(records), strict=True)
     ]  # fmt: skip
     defined = "" if history.defined is None else site_text(history.defined)
     hits, misses = (None, None) if cache is None else cache.counts[2:4]
