@@ -11,7 +11,7 @@ namespace partax {
 // (the trees, one for each filter and one for the rest, or the tree `only` of these unless that is -1; how many leaves
 // are in each part).
 Ref partition(PyObject* tree, PyObject* filters, PyObject* replace, PyObject* is_leaf, Py_ssize_t only);
-// The first leaf that is not None, at each place of `trees`, of which there is one at least.
+// The first leaf that is not None, at each place of one or more `trees`.
 Ref combine(PyObject* trees, PyObject* is_leaf);
 // A list of pairs: each leaf of `tree`, and the leaf of `prefix` that covers it. `is_prefix_leaf` tells what counts as
 // a leaf of the prefix.

@@ -190,7 +190,7 @@ def user_class() -> Any:
 
 
 def of_class(make: Callable[[Any], Any], name: str, value: Any, culprit: str, of_base: bool = False) -> Case:
-    """Each function uses a class, of which an attribute changes."""
+    """Each function uses a class that has an attribute changed."""
     User = user_class()
     owner = User.__base__ if of_base else User
     return lambda: make(User), lambda: setattr(owner, name, value), culprit

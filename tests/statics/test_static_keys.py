@@ -106,7 +106,7 @@ INSIDE: dict[str, Callable[[Any], Any]] = {
 def test_a_value_that_is_changed_in_place_is_a_new_key(traces: TraceCounter, kind: str, inside: str) -> None:
     make, change, undo = MUTABLE[kind]
     value = make()
-    places = ("module field", "registered node", "dataclass field", "leaf")  # of which each combination has one
+    places = ("module field", "registered node", "dataclass field", "leaf")  # each combination has one
     place = places[([*MUTABLE].index(kind) + [*INSIDE].index(inside)) % 4]
     tree = PLACES[place][0](INSIDE[inside](value))
     f = filter_jit(lambda t: (traces.tick(), repr(value))[1])

@@ -260,6 +260,10 @@ def _keep_one_of_each() -> None:
         copyreg.pickle(type(_auto_layout), lambda _: "AutoLayout")
 
 
+# Of a backend, or a program, that cannot be serialized or loaded.
+_UNSERIALIZED = ValueError, NotImplementedError, TypeError, AttributeError, jax.errors.JaxRuntimeError
+
+
 def serialized(program: Any) -> bytes | None:
     """A compiled program as bytes; None if this backend or this program cannot be serialized."""
     _keep_one_of_each()
@@ -267,7 +271,7 @@ def serialized(program: Any) -> bytes | None:
 
     try:
         return serialize_executable.serialize(program)[0]
-    except (ValueError, NotImplementedError, TypeError, AttributeError, jax.errors.JaxRuntimeError):
+    except _UNSERIALIZED:
         return None
 
 
@@ -322,12 +326,14 @@ def _loads_executables() -> bool:
     def load_or_compile(backend: Any, module: Any, devices: Any, options: Any, host_callbacks: Any) -> Any:
         data = _executable.get()
         if data is not None and data[0] is not None:
-            with contextlib.suppress(jax.errors.JaxRuntimeError):  # of other bytes
+            with contextlib.suppress(*_UNSERIALIZED):
                 callbacks = tuple(host_callbacks)
                 return backend.deserialize_executable(data[0], executable_devices=devices, host_callbacks=callbacks)
         program = compile_and_load(backend, module, devices, options, host_callbacks)
         if data is not None:
-            data[0] = backend.serialize_executable(program)
+            data[0] = None
+            with contextlib.suppress(*_UNSERIALIZED):
+                data[0] = backend.serialize_executable(program)
         return program
 
     if compile_and_load is not None:
@@ -337,7 +343,7 @@ def _loads_executables() -> bool:
 
 def compile_with_callbacks(lowered: Any, data: bytes | None) -> bytes | None:
     """Compile a program that calls Python, or load its executable from bytes, for the call of jax that follows. Return
-    the executable as bytes, which are the same ones if it was loaded; None if jax has not compiled it.
+    the executable as bytes, which are the same ones if it was loaded; None if it is not serialized.
     """
     executable = [data]
     if _loads_executables():

@@ -29,8 +29,8 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
     mesh = mesh_of_call()
     devices: dict[Any, None] = {} if mesh is None else dict.fromkeys(mesh.devices.flat)
     arrays: list[Any] = [None if mesh is None else placement_content(mesh)]
-    of_results = of_options(options)[1]
-    asked = () if options.in_shardings is None else of_results
+    option_devices = of_options(options)[1]
+    asked = () if options.in_shardings is None else option_devices
     for leaf in leaves:
         if isinstance(leaf, (jax.Array, jax.ShapeDtypeStruct)):
             is_array = isinstance(leaf, jax.Array)
@@ -49,7 +49,7 @@ def signature(leaves: tuple[Any, ...], options: Options) -> Signature:
             arrays.append((type(leaf).__name__, aval.shape, str(aval.dtype), aval.weak_type))
         else:
             raise UnstoredError(f"a `{type(leaf).__name__}` among the arrays")
-    is_shared = any(device.process_index != jax.process_index() for device in (*devices, *of_results))
+    is_shared = any(device.process_index != jax.process_index() for device in (*devices, *option_devices))
     return Signature(tuple(devices) or (default_device(),), tuple(arrays), is_shared)
 
 

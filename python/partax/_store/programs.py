@@ -182,10 +182,11 @@ class Programs:
     def _load(self, search: _Search, leaves: tuple[Any, ...]) -> Any:
         record = search.loading and search.loading.record.result()
         program = None if record is None else self._restored(search, record, leaves)
-        if search.signature.is_shared and not all_have_loaded(search.name, program is not None):
-            self.tell("traced, since not all processes could load it")
-            return None
+        is_agreed = not search.signature.is_shared or all_have_loaded(search.name, program is not None)
         if record is None or program is None:
+            return None
+        if not is_agreed:
+            self.tell("traced, since not all processes could load it")
             return None
         self._folder.note_use(search.name)
         self._folder.ahead.note(search.name, search.signature.devices)
@@ -276,15 +277,18 @@ class Programs:
         text = digest_of((lowered.as_text(), self._options.compiler_options)).hex()
         name = f"callbacks-{search.name.split('-')[1]}-{text}"
         stored = read_record(self._folder, name, drops=True)
-        data = compile_with_callbacks(lowered, stored and stored["program"])
+        # Over several processes, some would run it while others compile it.
+        data = None if search.signature.is_shared else compile_with_callbacks(lowered, stored and stored["program"])
         if data is None:
             raise UnstoredError("it calls Python when it runs")
         if stored is not None and data is stored["program"]:
             self._folder.note_use(name)
             self.tell("traced, since it calls Python when it runs, but not compiled")
         else:
-            seconds, none = time.perf_counter() - begun, {"outputs": 0, "through": (), "devices": (), "proof": []}
-            record = {"name": self._name, "seconds": seconds, "result": b"", "donated": b"", **none, "program": data}
+            record: Record = {
+                "name": self._name, "seconds": time.perf_counter() - begun, "result": b"", "donated": b"", "outputs": 0,
+                "through": (), "devices": (), "proof": [], "program": data,
+            }  # fmt: skip
             self._in_thread(self._folder.write, name, pickle.dumps(record))
             self.tell("stored for a process that traces it again: it calls Python when it runs")
 
