@@ -242,21 +242,6 @@ def test_what_nobody_can_prove_is_not_stored_and_explained(
     assert list((tmp_path / "store").iterdir()) == []
 
 
-def test_a_program_that_calls_python_is_traced_but_not_compiled_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    source = (
-        "import equinox as eqx, jax\ndef f(x):\n    y = jax.pure_callback(lambda x: x + 1, x, x)\n"
-        "    return eqx.error_if(y, y < 0, 'negative') * 2\nmake = lambda: f"
-    )
-    for text in ("stored for a process that traces it again", "but not compiled"):
-        caplog.clear()
-        with partax.explain(), caplog.at_level("WARNING", "partax"):
-            call = run(source, tmp_path, tmp_path / "store")
-        assert text in caplog.text and repr(call.value) == repr(call.right)
-    assert len(list((tmp_path / "store").glob("*.partax"))) == 1
-
-
 @pytest.mark.parametrize("hook", [
     "def __getstate__(self): return {'w': self.w, 'k': 1}",
     "def __setstate__(self, state): vars(self).update(w=state['w'], k=1)",

@@ -2,7 +2,9 @@
 
 import contextlib
 import copyreg
+import dataclasses
 import functools
+import io
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -250,6 +252,22 @@ def has_callbacks(program: Any) -> bool:
     return any("callback" in name or name == "debug_print" for name in names)
 
 
+def host_callbacks(lowered: Any) -> Sequence[Any]:
+    """The functions that a program calls in no fixed order; none if they have one, or are unknown."""
+    arguments = _attribute(_attribute(lowered, "_lowering"), "compile_args") or {}
+    is_ordered = arguments.get("ordered_effects") != []
+    return () if is_ordered or _unpickler() is None else arguments.get("host_callbacks", ())
+
+
+def _without_callbacks(program: Any) -> Any:
+    """A compiled program that names no functions: XLA's keeps them, jax can write it, and runs it as a `jax.jit`."""
+    unloaded = _attribute(_attribute(program, "_executable"), "_unloaded_executable")
+    if not getattr(unloaded, "host_callbacks", None):
+        return program
+    bare = dataclasses.replace(unloaded, host_callbacks=[]).load()
+    return jax.stages.Compiled(bare, program._params.const_args, program.args_info, program.out_tree)
+
+
 _auto_layout = _name("jax._src.layout.AutoLayout")
 
 
@@ -264,6 +282,10 @@ def _keep_one_of_each() -> None:
 _UNSERIALIZED = ValueError, NotImplementedError, TypeError, AttributeError, jax.errors.JaxRuntimeError
 
 
+def _unpickler() -> Any:
+    return _name("jax.experimental.serialize_executable._JaxPjrtUnpickler")
+
+
 def serialized(program: Any) -> bytes | None:
     """A compiled program as bytes; None if this backend or this program cannot be serialized."""
     _keep_one_of_each()
@@ -275,8 +297,10 @@ def serialized(program: Any) -> bytes | None:
         return None
 
 
-def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> Any:
-    """The compiled program of `serialized` for these devices and trees. Raises any exception for other bytes."""
+def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any], callbacks: Sequence[Any] = ()) -> Any:
+    """The compiled program of `serialized` for these devices and trees, which calls these functions. Raises any
+    exception for other bytes.
+    """
     from jax.experimental import serialize_executable
 
     if b"lapack_" in data:  # jaxlib looks up these functions when it lowers a call of one, which takes 0.6 s
@@ -285,9 +309,19 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any]) -> 
     if b"hybrid_" in data:
         initialize_hybrid: Any = _name("jaxlib.gpu_solver.initialize_hybrid_kernels") or tuple
         initialize_hybrid()
-    return serialize_executable.deserialize_and_load(
-        data, in_tree, out_tree, backend=devices[0].client, execution_devices=devices
-    )
+    client = devices[0].client
+    if callbacks:
+
+        class Unpickler(_unpickler()):
+            def persistent_load(self, pid: Any) -> Any:
+                if pid[0] != "exec":
+                    return super().persistent_load(pid)
+                places = self.execution_devices
+                return client.deserialize_executable(pid[1], executable_devices=places, host_callbacks=callbacks)
+
+        program, infos, _ = Unpickler(io.BytesIO(data), client, devices).load()
+        return jax.stages.Compiled(program.load(), [], in_tree.unflatten(infos), out_tree)
+    return serialize_executable.deserialize_and_load(data, in_tree, out_tree, client, devices)
 
 
 _hits = threading.local()
@@ -306,7 +340,7 @@ def compiled(lowered: Any, options: dict[str, Any] | None = None) -> tuple[Any, 
     """
     before = getattr(_hits, "count", 0)
     program = lowered.compile(compiler_options=options)
-    return program, getattr(_hits, "count", 0) == before or jax.default_backend() != "cpu"
+    return _without_callbacks(program), getattr(_hits, "count", 0) == before or jax.default_backend() != "cpu"
 
 
 def compile_uncached(lowered: Any) -> tuple[Any, bool]:

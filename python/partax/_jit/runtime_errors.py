@@ -1,7 +1,6 @@
 """Errors of calls that fail: the path of the argument that is to blame, and errors of `equinox.error_if`."""
 
 import functools
-import os
 import sys
 from typing import Any
 
@@ -16,7 +15,7 @@ from partax._jit.forwarded_arrays import is_of_lost_arrays, name_lost_arrays
 from partax._jit.shardings import misplaced_leaf
 from partax._pytree.spec_data import leaf_owners, leaf_paths
 
-FRAME_ID = os.urandom(16)
+FRAME_ID = b"a call of partax"  # the same in each process, since stored programs hold it
 """A mark that Equinox looks for in the frames above an error: those below it are inside the program."""
 
 _LIBRARY = "equinox"

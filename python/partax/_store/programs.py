@@ -25,6 +25,7 @@ from partax._jax.programs import (
     compiled,
     dispatched,
     has_callbacks,
+    host_callbacks,
     runs_compiled,
     serialized,
     with_trees,
@@ -34,9 +35,11 @@ from partax._jit.build_target import TracedFunction
 from partax._jit.forwarded_arrays import refuse_lost_in
 from partax._jit.observers import observers
 from partax._jit.options import Options
+from partax._jit.runtime_errors import silence_callbacks
 from partax._pytree.call_site import call_site, site_text
 from partax._store import UnstoredError, placement, switch
 from partax._store.agreement import all_have_loaded
+from partax._store.callbacks import stored_callbacks
 from partax._store.content import Proof, digest_of
 from partax._store.folder import Folder
 from partax._store.key import Wanted, what_changed
@@ -206,6 +209,10 @@ class Programs:
         try:
             result = rebuilt(self._call, record["result"], inputs, outputs)
             program = search.loading.program.result()
+            raises_errors = [callback.rebuild() for callback in search.loading.callbacks]
+            if any(raises_errors):
+                silence_callbacks()
+                self._call.wait_for_results()
         except MemoryError:
             raise
         except Exception:  # whatever a loader, or a class of the user's, raises
@@ -237,18 +244,22 @@ class Programs:
     def _make(self, search: _Search, arguments: tuple[Any, ...], leaves: tuple[Any, ...]) -> Any:
         begun = time.perf_counter()
         traced = self._traced(search, arguments)
+        lowered, node, read = traced.lower(), traced.out_info, search.name.partition("-")[2]
+        result = _core.stored_result(node) if isinstance(node, _core.OutputNode) else b""
+        is_proven = any(proven() is traced.jaxpr and name == read for proven, name in self._proven)
+        callbacks: tuple[bytes, ...] = ()
         if traced.jaxpr.effects or has_callbacks(traced.jaxpr):
-            self._compile_with_callbacks(search, traced)
-            self._call.forget_program()
-            return self.target
-        lowered = traced.lower()
+            if is_proven and result is not None and not search.signature.is_shared:
+                callbacks = stored_callbacks(host_callbacks(lowered))
+            if not callbacks:
+                self._compile_with_callbacks(search, lowered)
+                self._call.forget_program()
+                return self.target
         program, is_whole = compiled(lowered)
         seconds = time.perf_counter() - begun
-        node, read = traced.out_info, search.name.partition("-")[2]
-        result = _core.stored_result(node) if isinstance(node, _core.OutputNode) else b""
         if result is None:
             self.refuse("its result holds what another process has not")
-        elif not any(proven() is traced.jaxpr and name == read for proven, name in self._proven):
+        elif not is_proven:
             self.refuse("it was traced before, by a call that did not store it")
         elif switch.folder_of(self._options.store) is self._folder:
             record: Record = {
@@ -260,6 +271,7 @@ class Programs:
                 "through": _core.output_info(node)[2],
                 "devices": tuple(device.id for device in self._devices_of(program, search.signature)),
                 "proof": search.proof(),
+                "callbacks": callbacks,
                 "program": b"",
             }
             self._folder.ahead.note(search.name, search.signature.devices)
@@ -271,9 +283,9 @@ class Programs:
         with contextlib.suppress(RuntimeError):  # the process ends
             threading.Thread(target=do, args=arguments, name="partax store", daemon=False).start()
 
-    def _compile_with_callbacks(self, search: _Search, traced: Any) -> None:
+    def _compile_with_callbacks(self, search: _Search, lowered: Any) -> None:
         """Compile a program that calls Python; its executable is stored by its text, which has no callback in it."""
-        lowered, begun = traced.lower(), time.perf_counter()
+        begun = time.perf_counter()
         text = digest_of((lowered.as_text(), self._options.compiler_options)).hex()
         name = f"callbacks-{search.name.split('-')[1]}-{text}"
         stored = read_record(self._folder, name, drops=True)
@@ -287,7 +299,7 @@ class Programs:
         else:
             record: Record = {
                 "name": self._name, "seconds": time.perf_counter() - begun, "result": b"", "donated": b"", "outputs": 0,
-                "through": (), "devices": (), "proof": [], "program": data,
+                "through": (), "devices": (), "proof": [], "callbacks": (), "program": data,
             }  # fmt: skip
             self._in_thread(self._folder.write, name, pickle.dumps(record))
             self.tell("stored for a process that traces it again: it calls Python when it runs")

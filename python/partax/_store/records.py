@@ -7,6 +7,7 @@ from typing import Any, TypedDict
 import jax
 
 from partax._jax.programs import loaded
+from partax._store.callbacks import Callback
 from partax._store.content import Proof
 from partax._store.folder import Folder
 
@@ -20,6 +21,7 @@ class Record(TypedDict):
     through: tuple[int, ...]  # the leaves that are the last of these, which would be forwarded elsewhere
     devices: tuple[int, ...]  # the numbers of those that it runs on, in their order
     proof: Proof
+    callbacks: tuple[bytes, ...]  # of `stored_callbacks`
     program: bytes  # of `serialized`
 
 
@@ -37,6 +39,7 @@ class Loading:
     def __init__(self, folder: Folder, name: str, devices: tuple[Any, ...]) -> None:
         self.name = name
         self.size = 0  # of the program, in bytes, once it is loaded
+        self.callbacks: list[Callback] = []
         pool = concurrent.futures.ThreadPoolExecutor(1, "partax load")
         self.record = pool.submit(read_record, folder, name, drops=True)
         # It takes and returns its arrays in trees of its own. Its `result()` raises whatever the loader does.
@@ -52,4 +55,5 @@ class Loading:
         in_tree = jax.tree.structure(((0,) * len(record["donated"]), {}))
         out_tree = jax.tree.structure([0] * record["outputs"])
         by_number = {device.id: device for device in (*jax.devices(devices[0].platform), *devices)}
-        return loaded(data, in_tree, out_tree, [by_number[number] for number in record["devices"]])
+        self.callbacks = [Callback(function) for function in record["callbacks"]]
+        return loaded(data, in_tree, out_tree, [by_number[number] for number in record["devices"]], self.callbacks)

@@ -31,7 +31,7 @@ def stored_result(call: _core.Call, result: Any, inputs: tuple[Any, ...], node: 
     data = io.BytesIO()
     try:
         values = {"static": _statics_of(call), "out": _core._flatten_output(node)[0], "in": inputs}
-        _Pickler(data, values).dump(result)
+        Pickler(data, values).dump(result)
     except MemoryError:
         raise
     except Exception:  # of any class of the user's
@@ -43,7 +43,7 @@ def rebuilt(call: _core.Call, data: bytes, inputs: list[Any], outputs: list[Any]
     """The result, with these arrays and the static values of the call in it. Without data it is one array."""
     if not data:
         return outputs[0]
-    return _Unpickler(data, {"out": outputs, "in": inputs, "static": _statics_of(call)}).load()
+    return Unpickler(data, {"out": outputs, "in": inputs, "static": _statics_of(call)}).load()
 
 
 _PLAIN_TYPES = {
@@ -54,7 +54,7 @@ _PLAIN_TYPES = {
 _HOOKS = ("__reduce_ex__", "__reduce__", "__getstate__", "__setstate__")
 
 
-class _Pickler(pickle.Pickler):
+class Pickler(pickle.Pickler):
     """Writes arrays and the call's own values by number, and pure functions by name."""
 
     def __init__(self, file: io.BytesIO, values: Mapping[str, Sequence[Any]]) -> None:
@@ -86,7 +86,7 @@ class _Pickler(pickle.Pickler):
         raise UnstoredError
 
 
-class _Unpickler(pickle.Unpickler):
+class Unpickler(pickle.Unpickler):
     def __init__(self, data: bytes, values: dict[str, list[Any]]) -> None:
         super().__init__(io.BytesIO(data))
         self._values = values
