@@ -74,10 +74,28 @@ def test_bound_methods() -> None:
 
 
 def test_hijax_variables() -> None:
-    variable = nnx.Variable(jnp.ones(2), hijax=True)
-    with pytest.raises(TypeError, match="hijax") as caught:
-        partax.nnx.jit(lambda args: args["a"][0][...])({"a": [variable]})
-    assert any("`args['a'][0]`" in note for note in caught.value.__notes__)
+    def read(args: Any) -> Any:
+        return args["a"][0][...] * 2
+
+    # Of a reference too, which is not an array; in arguments, and those that a switch of Flax makes.
+    for options in ({}, {"ref": True}):
+        with nnx.var_defaults(hijax=True):
+            args = {"a": [nnx.Param(jnp.ones(2), **options)]}
+        for jit in (partax.filter_jit, partax.nnx.jit, lambda fun: partax.nnx.jit(fun, graph=False)):
+            with pytest.raises(TypeError, match=r"hijax.*expected one with hijax=False; create it so, or") as caught:
+                jit(read)(args)
+            assert "`args['a'][0]`" in "".join([str(caught.value), *getattr(caught.value, "__notes__", ())])
+
+
+def test_jit_accepts_the_hijax_variables_that_jax_accepts() -> None:
+    variable = nnx.Param(jnp.ones(2), hijax=True)
+    try:
+        expected = jax.jit(lambda x: x[...] * 2)(variable)
+    except Exception as error:
+        with pytest.raises(type(error)):
+            partax.jit(lambda x: x[...] * 2)(variable)
+        return
+    np.testing.assert_array_equal(partax.jit(lambda x: x[...] * 2)(variable), expected)
 
 
 @pytest.mark.parametrize("when", ["trace", "hit"])

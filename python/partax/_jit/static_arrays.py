@@ -132,10 +132,13 @@ def warn_of_constants(record: Any, result: Any) -> None:
 
 def refuse_static_trees(data: SpecData) -> None:
     """Raise a TypeError for a static object of Flax with arrays: the program would not see its changes."""
-    for index, value in _objects(data):
-        if is_of_nnx(value) and next(arrays_in("", value), None) is not None:
+    for index, value in filter(lambda entry: is_of_nnx(entry[1]), _objects(data)):
+        path, kind = static_path(data, index), type(value).__qualname__
+        if kind == "HijaxVariable":
+            remedy = "create it so, or use `partax.jit`"
+            raise TypeError(f"`{path}`: found a hijax Variable of Flax, expected one with hijax=False; {remedy}")
+        if next(arrays_in("", value), None) is not None:
             raise TypeError(
-                f"`{static_path(data, index)}`: found a `{type(value).__qualname__}` of Flax with arrays as a static "
-                "value, expected a pytree, whose arrays are traced; leave out `pytree=False`, make a static field "
-                "dynamic, or use `partax.nnx.jit`"
+                f"`{path}`: found a `{kind}` of Flax with arrays as a static value, expected a pytree, whose arrays "
+                "are traced; leave out `pytree=False`, make a static field dynamic, or use `partax.nnx.jit`"
             )

@@ -119,8 +119,8 @@ class GraphReader:
         if cls in PLAIN:
             return value
         if cls is HIJAX:
-            kind = value.var_type.__name__
-            raise TypeError(f"found a hijax Variable of type `{kind}`, expected one with hijax=False")
+            words = f"found a hijax Variable of type `{value.var_type.__name__}`, expected one with hijax=False"
+            raise TypeError(f"{words}; create it so, or use `partax.jit`")
         if not is_object(value):
             return map_leaves(self.read, value, is_object)
         index = self._indices.setdefault(id(value), len(self.objects))
