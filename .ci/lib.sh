@@ -12,8 +12,9 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/partax-ci.XXXXXX")
 trap 'rm -rf "$WORK"' EXIT
 
-# The versions of Python that the project declares.
-mapfile -t pythons < <(sed -nE 's/.*"Programming Language :: Python :: (3\.[0-9]+)".*/\1/p' "$ROOT/pyproject.toml")
+# The versions of Python that the project declares, from the newest. pip finds no jax after 0.10.2 for 3.11, the oldest of
+# both that are supported; the others have the newest jax.
+mapfile -t pythons < <(sed -nE 's/.*"Programming Language :: Python :: (3\.[0-9]+)".*/\1/p' "$ROOT/pyproject.toml" | sort -rV)
 
 # The vector instructions of older processors. XLA leaves out those that come after the one named, and rounds otherwise.
 older_isas=()
@@ -242,19 +243,23 @@ sanitized_python() {
   return "$status"
 }
 
+# newest_interpreter: prints the path of the newest Python that is declared and here.
+newest_interpreter() {
+  local version
+  for version in "${pythons[@]}"; do
+    if interpreter "$version"; then return 0; fi
+  done
+  echo "There is no Python of ${pythons[*]} here." >&2
+  return 1
+}
+
 # tested_interpreter: sets up an environment with partax and all that its tests need, and prints its Python.
 tested_interpreter() {
-  local version python
-  for version in 3.13 3.12 3.11; do
-    if python=$(interpreter "$version"); then
-      "$python" -m venv "$WORK/venv" >&2
-      "$WORK/venv/bin/python" -m pip install --quiet -C build-dir="$WORK/build/{wheel_tag}" "$ROOT[test]" >&2
-      echo "$WORK/venv/bin/python"
-      return 0
-    fi
-  done
-  echo "There is no Python 3.11, 3.12 or 3.13 here." >&2
-  return 1
+  local python
+  python=$(newest_interpreter)
+  "$python" -m venv "$WORK/venv" >&2
+  "$WORK/venv/bin/python" -m pip install --quiet -C build-dir="$WORK/build/{wheel_tag}" "$ROOT[test]" >&2
+  echo "$WORK/venv/bin/python"
 }
 
 # What the search for leaks runs: the native stages, and all that lives only as long as one call.

@@ -39,7 +39,8 @@ PyMethodDef methods[] = {
      "is_inexact_array(element, /)\n--\n\nReturn whether `element` is an array of floating or complex numbers.\n\n"
      "Example:\n  >>> partax.is_inexact_array(jnp.ones(2)), partax.is_inexact_array(jnp.arange(2))\n  (True, False)\n\n"
      "Args:\n  element: any object.\n\nReturns:\n  True for arrays (see `is_array`) of a floating or complex dtype."},
-    {"is_inexact_array_like", call<Predicate::kIsInexactArrayLike>, METH_O, nullptr},
+    {"is_inexact_array_like", call<Predicate::kIsInexactArrayLike>, METH_O,
+     "is_inexact_array_like(element, /)\n--\n\n"},
 };
 
 }  // namespace

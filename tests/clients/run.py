@@ -5,14 +5,15 @@ tests of `jax.jit` with `partax.jit`.
     python tests/clients/run.py [--only NAME] [--files TEXT] [--way NAME] [--jobs N] [--seconds S] [--into DIR]
 
 Libraries on Equinox run in two ways: with `accelerate()`, and with `partax.equinox` instead of Equinox. The suites are
-fetched in the versions of requirements.txt, and each file runs in its own process: with partax; if a test failed, again
-without; and the tests that pass only there once more with partax, as some measure speed. The exit status is 1 if a test
-passes only without partax, except those of deliberate differences.
+fetched in the installed versions, without libraries that are not installed. Each file runs in its own process: with
+partax; if a test failed, again without; and the tests that pass only there once more with partax, as some measure
+speed. The exit status is 1 if a test passes only without partax, except those of deliberate differences.
 """
 
 import argparse
 import concurrent.futures
 import importlib.metadata
+import importlib.util
 import os
 import subprocess
 import sys
@@ -195,7 +196,7 @@ def main() -> int:
     lost: list[str] = []
     with tempfile.TemporaryDirectory() as temporary, concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = []
-        for name in options.only or SUITES:
+        for name in options.only or filter(importlib.util.find_spec, SUITES):
             checkout = fetch(name, options.into or Path(temporary))
             suite = SUITES[name]
             files = sorted(file for pattern in suite.files.split() for file in (checkout / suite.tests).glob(pattern))

@@ -4,6 +4,7 @@ raises, and that none of them reads the data of an array."""
 import collections
 import functools
 import operator
+import sys
 from typing import Any
 
 import jax
@@ -103,10 +104,12 @@ def test_the_structure_of_any_tree_is_one_line() -> None:
         assert repr(spec).startswith("FlatSpec(") and repr(spec).endswith(")")
 
 
+is_new = sys.version_info >= (3, 12)
+ORDERED = "OrderedDict({'a': *, 'b': [*]})" if is_new else "OrderedDict([('a', *), ('b', [*])])"
 STRUCTURES = {
     "(*,)": (1,),
     "[*, (), {}, None, [*]]": [1, (), {}, None, [2]],
-    "OrderedDict([('a', *), ('b', [*])])": collections.OrderedDict(a=1, b=[2]),
+    ORDERED: collections.OrderedDict(a=1, b=[2]),
     "defaultdict(<class 'list'>, {'a': *})": collections.defaultdict(list, a=1),
     "Pair(left=*, right={2: *})": Pair(1, {2: 3}),
     "Cell(weight=*, bias=None, mode='x')": Cell(1, mode="x"),

@@ -6,7 +6,7 @@ from typing import Any, TypeVar, TypeVarTuple
 
 import jax
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun  # pyright: ignore[reportPrivateImportUsage]
 
 from partax._jax.private import runs_without_jit
 from partax._transforms.carry import common_types, convert, in_place_of

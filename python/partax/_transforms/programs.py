@@ -8,7 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
 from jax.experimental import io_callback
-from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun  # pyright: ignore[reportPrivateImportUsage]
 from jax.sharding import Sharding
 
 from partax._pytree.filters import Filter, is_array
