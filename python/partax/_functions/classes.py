@@ -106,9 +106,10 @@ _METHODS: dict[str, tuple[Any, ...]] = {
         *(type(None), bool, int, str, bytes, type(...), type(NotImplemented)),
         *(decimal.Decimal, uuid.UUID),
         *(datetime.date, datetime.time, datetime.datetime, datetime.timedelta),
-        *(pathlib.PosixPath, pathlib.PurePosixPath, pathlib.WindowsPath, inspect.Signature, type(sys.version_info)),
+        *(pathlib.PurePosixPath, inspect.Signature, type(sys.version_info)),
         *(types.UnionType, types.GenericAlias, jax.tree_util.PyTreeDef),
     ),
+    "read_path": (pathlib.PosixPath, pathlib.WindowsPath),
     "read_number": (float, complex),
     "read_items": (tuple, list, set, frozenset, collections.deque),
     "read_dict": (dict, collections.OrderedDict, collections.defaultdict, collections.Counter),
@@ -155,6 +156,10 @@ def read_by_base(cls: type) -> str | _Parts:
         return "identity"
     if (cls.__module__, cls.__qualname__) in _OF_OBJECTS_ALIVE:
         return lambda _: ()
+    if (cls.__module__, cls.__name__) == ("flax.linen.module", "_DescriptorWrapper"):  # of a property
+        return ("wrapped",)
+    if cls.__name__ == "FlagValues" and module_of(cls).startswith("absl."):
+        return lambda flags: {name: flags[name].value for name in flags}
     if issubclass(cls, (logging.Logger, logging.LoggerAdapter)):
         return "library_object"
     return "read_object"

@@ -28,7 +28,8 @@ builtins.__import__ builtins.breakpoint builtins.compile builtins.delattr builti
 builtins.globals builtins.hash builtins.help builtins.id builtins.input builtins.locals builtins.memoryview
 builtins.open builtins.vars
 inspect.currentframe inspect.stack inspect.trace itertools.count itertools.cycle
-jax.device_count jax.devices jax.live_arrays jax.local_device_count jax.local_devices jax.profiler
+equinox.tree_deserialise_leaves flax.training.checkpoints
+jax.device_count jax.devices jax.live_arrays jax.local_device_count jax.local_devices jax.numpy.load jax.profiler
 numpy.DataSource numpy.fromfile numpy.fromregex numpy.genfromtxt numpy.load numpy.loadtxt numpy.memmap numpy.random
 optax.contrib.global_state
 weakref

@@ -25,7 +25,7 @@ from partax._functions.classes import (
     read_by_base,
 )
 from partax._functions.code import Names, is_counter, names_of
-from partax._functions.pure import is_listed_module, is_listed_name, is_pure, module_of
+from partax._functions.pure import is_listed_module, is_listed_name, is_pure, module_of, name_of
 from partax._jax.private import jit_options, jit_parts
 
 _MOST_TOKENS = 20_000
@@ -38,6 +38,7 @@ _SIMPLE = {
     *(functools.partial, type(jax.jit(len)), JitFunction),
 }
 _MAKERS = ("__init__", "__new__", "__post_init__")  # what runs where an instance is created
+_OF_FILES = frozenset(("exists", "glob", "is_dir", "is_file", "iterdir", "open", "read_bytes", "read_text", "stat"))
 _COPIED_FROM_JIT = {"_fun", "_jit_info"}  # what `jax.vmap(jax.jit(f))` copies into its `__dict__`
 
 
@@ -47,8 +48,8 @@ class UnprovableError(Exception):
 
 def _is_user(user: Any, mentioned: frozenset[str]) -> bool:
     """Whether code that mentions these names uses a name of a class, or creates instances of a class."""
-    if isinstance(user, type):
-        return "replace" in mentioned
+    if not isinstance(user, str):
+        return not mentioned.isdisjoint(("replace",) if isinstance(user, type) else user)
     return user in mentioned or "getattr" in mentioned
 
 
@@ -173,6 +174,9 @@ class Reader:
         if is_of_library and is_pure(function):
             self.library_object(function)
             return
+        owner = module_of(function)
+        if is_of_library and is_listed_name(owner) and not is_listed_name(owner, name_of(function)):
+            raise UnprovableError(f"'{function.__name__}' of {owner}")
         if self._is_repeated(function):
             return
         # Of what a library's function has made, such as `jax.vmap(f)`, only what it holds counts.
@@ -206,7 +210,9 @@ class Reader:
         for module, *name in names.imports:
             self.is_simple = False
             absolute = importlib.util.resolve_name(module, scope.get("__package__"))
-            self._global(sys.modules.get(absolute, _ABSENT), (module, *name), function)
+            if absolute not in sys.modules:
+                raise UnprovableError(f"the module '{absolute}', which is not imported yet")
+            self._global(sys.modules[absolute], (module, *name), function)
 
     def _global(self, value: Any, chain: tuple[str, ...], function: types.FunctionType) -> None:
         """Read a global, or an attribute of it if it is a module."""
@@ -276,15 +282,25 @@ class Reader:
                 self.read_class_alone(base)
         library = library_bases(cls)
         for name, entry in list(entries_of(cls).items()):
-            if name in ABOUT_CLASS or (issubclass(cls, enum.Enum) and name.startswith("_")):
+            if name in ABOUT_CLASS or (issubclass(cls, enum.Enum) and name[0] == "_" and not callable(entry)):
                 continue
             # What a class defines counts if code names it, or if Python or a library may use it.
             user = cls if name in _MAKERS else name
             is_of_library = name.startswith("__") or any(name in entries_of(base) for base in library)
-            if (is_of_library and user is name) or any(_is_user(user, names) for names in self._mentioned):
+            if is_of_library and user is name:
                 self._read_attribute(name, entry)
             else:
-                self._unused.setdefault(user, []).append((name, entry, self.place))
+                self._read_if_used(user, name, entry)
+
+    def _read_if_used(self, user: Any, name: str, entry: Any) -> None:
+        if any(_is_user(user, names) for names in self._mentioned):
+            self._read_attribute(name, entry)
+        else:
+            self._unused.setdefault(user, []).append((name, entry, self.place))
+
+    def read_path(self, path: Any) -> None:
+        self.constant(path)
+        self._read_if_used(_OF_FILES, "open", open)
 
     def _read_used(self, user: Any) -> None:
         """Read what classes have for this name, or to create instances."""

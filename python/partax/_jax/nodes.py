@@ -61,17 +61,21 @@ def registered_functions(cls: type) -> tuple[Callable[..., Any], Callable[..., A
     """What a class was registered with: (node) -> (children, aux data) and (aux data, children) -> node. jax's own
     functions where it does not tell, and for classes of `register_dataclass`, where they are faster.
     """
-    entry = (registered_nodes() or {}).get(cls)
-    functions = _attribute(entry, "to_iter"), _attribute(entry, "from_iter")
+    functions = tree_rules(cls)
     if all(map(callable, functions)) and not is_registered_dataclass(cls):
         return functions
     return flatten_one_level, functools.partial(_unflatten_node, cls)
 
 
+def tree_rules(cls: type) -> tuple[Any, Any]:
+    """The functions that a class was registered with; None for each if it was not, or jax does not tell."""
+    entry = (registered_nodes() or {}).get(cls)
+    return _attribute(entry, "to_iter"), _attribute(entry, "from_iter")
+
+
 def is_registered_dataclass(cls: type) -> bool:
     """Whether a class was registered by `jax.tree_util.register_dataclass`; False where jax does not tell."""
-    flatten = _attribute((registered_nodes() or {}).get(cls), "to_iter")
-    return getattr(flatten, "__qualname__", "").lstrip("_").startswith("register_dataclass.<locals>.")
+    return getattr(tree_rules(cls)[0], "__qualname__", "").lstrip("_").startswith("register_dataclass.<locals>.")
 
 
 def _unflatten_node(cls: type, aux: Any, children: tuple[Any, ...]) -> Any:

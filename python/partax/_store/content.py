@@ -15,11 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from partax._families.installed import is_installed
-from partax._families.objects import cached_by_identity
+from partax._families.objects import cached_by_identity, entries_of
 from partax._functions.classes import kind_text
 from partax._functions.proof import place_text, unprovable_text
 from partax._functions.pure import module_of, name_of
 from partax._functions.reader import Reader, UnprovableError
+from partax._jax.nodes import tree_rules
 from partax._pytree.filters import is_key
 from partax._store import UnstoredError
 from partax._store.environment import versions
@@ -138,11 +139,15 @@ class _ContentReader(Reader):
     def identity(self, value: Any) -> None:
         if isinstance(value, type):
             self.add(("class", value.__module__, value.__qualname__))
+            entries = entries_of(value)
+            metadata = {name: item.metadata for name, item in entries.get("__dataclass_fields__", {}).items()}
+            self.read_part((*tree_rules(value), metadata, entries.get("_member_map_")), " (what is registered)")
         elif isinstance(value, jax.Array):
             self.add(self._array_content(value))
         else:
             self.add(("member", type(value).__module__, type(value).__qualname__, value.name))
             self.read_part(value._value_, ".value")
+            self.read_class_alone(type(value))
 
     def library_object(self, value: Any) -> None:
         module = value.__name__ if isinstance(value, types.ModuleType) else module_of(value)
@@ -150,7 +155,10 @@ class _ContentReader(Reader):
         self.add((type(value).__qualname__, module, name_of(value)))
 
     def constant(self, value: Any) -> None:
-        self.add(self._constant_content(value))
+        if isinstance(value, jax.tree_util.PyTreeDef):
+            self.read((value.num_nodes, value.node_data(), value.children()))
+        else:
+            self.add(self._constant_content(value))
 
     def read_number(self, value: Any) -> None:
         self.add(number_content(value))
@@ -167,10 +175,6 @@ class _ContentReader(Reader):
             return cls.__name__, value
         if cls is types.CodeType:
             return "code", code_digest(value)
-        if isinstance(value, jax.tree_util.PyTreeDef):
-            data = value.node_data()
-            aux = None if data is None else (data[0].__module__, data[0].__qualname__, repr(data[1]))
-            return "treedef", aux, *map(self._constant_content, value.children())
         if (placed := placement_content(value)) is not None:
             return placed
         if not is_installed(cls.__module__):
