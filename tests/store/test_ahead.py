@@ -10,7 +10,9 @@ from typing import Any, cast
 
 import pytest
 from test_store import process
+from user_modules import start
 
+from partax.__main__ import main
 from partax._store import ahead
 from partax._store.folder import Folder
 
@@ -63,6 +65,30 @@ def test_another_script_loads_what_it_called_itself(tmp_path: Path) -> None:
     for loads in ("0 0 0", "1 1 20"):
         assert process(SCRIPT, other, "*.partax", PARTAX_STORE=str(store))[0] == f"{RIGHT} {loads}"
     assert len([*store.glob(".*.list")]) == 2
+
+
+TOGETHER = """
+import pathlib, sys, time, jax.numpy as jnp, partax
+partax.store("programs")
+own = int(sys.argv[1])
+pathlib.Path(f"begun{own}").touch()
+while len([*pathlib.Path().glob("begun*")]) < 3:
+    time.sleep(0.01)
+print([float(partax.filter_jit(lambda x, by: x * by)(jnp.ones(2), by)[0]) for by in (1, own)])
+"""
+
+
+@pytest.mark.slow
+def test_processes_of_one_run_share_a_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    started = [start(tmp_path, TOGETHER, str(by)) for by in (2, 3, 4)]
+    assert [each.communicate()[0].strip() for each in started] == [f"[1.0, {by}.0]" for by in (2, 3, 4)]
+    (noted,) = (tmp_path / "programs").glob(".*.list")
+    assert len(json.loads(noted.read_text())["programs"]) == 4
+    main(["store", str(tmp_path / "programs"), "--why", str(tmp_path / "script.py")])
+    assert len(capsys.readouterr().out.splitlines()) <= 4
+    (tmp_path / "begun2").unlink()
+    start(tmp_path, TOGETHER, "2").communicate()
+    assert len(json.loads(noted.read_text())["programs"]) == 2, "what an earlier run called is forgotten"
 
 
 @pytest.mark.parametrize("end", ["another run", "exit"])

@@ -255,8 +255,8 @@ def has_callbacks(program: Any) -> bool:
 def host_callbacks(lowered: Any) -> Sequence[Any]:
     """The functions that a program calls in no fixed order; none if they have one, or are unknown."""
     arguments = _attribute(_attribute(lowered, "_lowering"), "compile_args") or {}
-    is_ordered = arguments.get("ordered_effects") != []
-    return () if is_ordered or _unpickler() is None else arguments.get("host_callbacks", ())
+    can_load = _name("jax.experimental.serialize_executable._JaxPjrtUnpickler") is not None
+    return arguments.get("host_callbacks", ()) if can_load and arguments.get("ordered_effects") == [] else ()
 
 
 def _without_callbacks(program: Any) -> Any:
@@ -280,10 +280,6 @@ def _keep_one_of_each() -> None:
 
 # Of a backend, or a program, that cannot be serialized or loaded.
 _UNSERIALIZED = ValueError, NotImplementedError, TypeError, AttributeError, jax.errors.JaxRuntimeError
-
-
-def _unpickler() -> Any:
-    return _name("jax.experimental.serialize_executable._JaxPjrtUnpickler")
 
 
 def serialized(program: Any) -> bytes | None:
@@ -311,8 +307,9 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any], cal
         initialize_hybrid()
     client = devices[0].client
     if callbacks:
+        unpickler: Any = _name("jax.experimental.serialize_executable._JaxPjrtUnpickler")
 
-        class Unpickler(_unpickler()):
+        class Unpickler(unpickler):
             def persistent_load(self, pid: Any) -> Any:
                 if pid[0] != "exec":
                     return super().persistent_load(pid)

@@ -11,6 +11,7 @@ import os
 import re
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,7 @@ class Ahead:
     def __init__(self, folder: Folder) -> None:
         self.folder, self.is_on = folder, True
         self.calls: Calls = {}
+        self._since = time.time()
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._names: dict[str, None] = {}  # the programs that this process has loaded or stored, by their first use
         self._asked: set[str] = set()  # what it has loaded already
@@ -102,8 +104,12 @@ class Ahead:
         with self._writing:
             with self._lock:
                 self._is_changed = False
-                text = json.dumps({"programs": [*self._names], "calls": [*self.calls]})
-            self.folder.write_list(self._list, text)
+                own_names, own_calls = [*self._names], [*self.calls]
+            names, calls = read_run(self.folder.read_list(self._list, self._since))  # of other processes of this run
+            kinds = set(map(_without_numbers, own_calls))
+            calls = [*own_calls, *(call for call in calls if _without_numbers(call) not in kinds)][:_MOST]
+            names = [*dict.fromkeys([*names, *own_names])][:_MOST]
+            self.folder.write_list(self._list, json.dumps({"programs": names, "calls": calls}))
 
     @functools.cached_property
     def _list(self) -> str:
@@ -144,6 +150,10 @@ class Ahead:
                         self._asked.add(name)
                         self._begun[name] = loading = Loading(self.folder, name, devices)
                 concurrent.futures.wait([loading.program])
+
+
+def _without_numbers(call: tuple[str, int, str]) -> tuple[str, int, str]:
+    return *call[:2], re.sub(r"\d", "", call[2])  # such as seconds
 
 
 def list_of(script: str) -> str:

@@ -87,11 +87,12 @@ class Folder:
         except OSError as error:
             self.tell(f"nothing is stored in `{self.path}`: {error.strerror}")
 
-    def read_list(self, beginning: str) -> str:
-        """The list that was written last of those whose names begin so; empty if there is none."""
+    def read_list(self, beginning: str, since: float = 0) -> str:
+        """The list that was written last of those whose names begin so; empty if there is none from that time on."""
         with contextlib.suppress(OSError, UnicodeDecodeError):
-            paths = sorted(self.path.glob(f".{beginning}*{_LIST}"), key=os.path.getmtime)
-            return self._get(paths[-1] if paths else self._list(beginning)).decode()
+            path = max(self.path.glob(f".{beginning}*{_LIST}"), key=os.path.getmtime, default=self._list(beginning))
+            if not since or os.path.getmtime(path) >= since:
+                return self._get(path).decode()
         return ""
 
     def write_list(self, name: str, text: str) -> None:
@@ -108,7 +109,8 @@ class Folder:
             with open(fresh, "xb") as file:
                 file.write(data)
                 file.flush()
-                os.fsync(file.fileno())
+                if path.suffix != _LIST:  # which several processes read and replace at once
+                    os.fsync(file.fileno())
             fresh.replace(path)
         except BaseException:
             fresh.unlink(missing_ok=True)
