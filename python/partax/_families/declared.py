@@ -45,8 +45,11 @@ def _of_penzai(cls: type) -> Description | None:
     return _declared(children, [field.name for field in fields if field.name not in children])
 
 
+# As a dataclass, so that an instance may also have the axes that it caches.
+_NAMED_ARRAY = Description("dataclass", ("array",), ("axis_names",), ("array", "axis_names"))
 _LIBRARIES: dict[str, Callable[[type], Description | None]] = {
     "chex": _of_chex,
+    "haliax": lambda cls: _NAMED_ARRAY if cls.__name__ == "NamedArray" and cls.__module__ == "haliax.core" else None,
     "jax": lambda cls: _declared(("args", "keywords"), ("func",)) if cls is jax.tree_util.Partial else None,
     "penzai": _of_penzai,
 }
@@ -128,6 +131,8 @@ def describe(obj: Any) -> Description | None:
     values = None if fields is None else values_of(obj, _names(fields))
     if fields is None or values is None:
         return None
+    if fields is _NAMED_ARRAY:
+        return fields
     children, aux = nodes.flatten_one_level(obj)
     if cls is jax.tree_util.Partial:
         return fields if identical((*children, aux), values) else None

@@ -1,7 +1,8 @@
-"""The only file that uses private names of Equinox, each through `_name` and with a fallback for a missing name."""
+"""The only file that uses private names of Equinox and haliax, each with a fallback for a missing name."""
 
 import functools
 import logging
+import sys
 from typing import Any
 
 from partax._jax.private import _name
@@ -45,3 +46,15 @@ def jit_options(wrapper: Any) -> tuple[str, Any] | None:
     if not rest:
         return "none", jitted
     return ("all" if is_quiet else "warn") + ("" if first else "-except-first"), jitted
+
+
+def named_jit_class() -> type | None:
+    """The class of what haliax's `named_jit` returns; None if haliax has not been imported."""
+    return getattr(sys.modules.get("haliax.partitioning"), "_NamedJitWrapper", None)
+
+
+def named_jit_fields(wrapper: Any) -> list[Any] | None:
+    """What an instance of `named_jit_class` has: the function and the options; None if it has other attributes."""
+    own, resources = getattr(wrapper, "__dict__", {}), ("_axis", "_in_axis", "_out_axis")
+    names = "_fn", *(f"{name}_resources" for name in resources), "_donate_args", "_donate_kwargs", "_pjit_args"
+    return [own[name] for name in names] if own.keys() >= {*names} else None

@@ -15,7 +15,7 @@ from partax import _core
 from partax._core import JitFunction
 from partax._functions.classes import READ_BY
 from partax._jit import methods
-from partax._jit.options import Options, check_names
+from partax._jit.options import Options, check_names, resolve_donate
 from partax._pytree.short_text import wrapper_text
 
 _O = ParamSpec("_O")
@@ -207,7 +207,7 @@ def filter_jit(
     of_program = donate, inline, keep_unused, compiler_options, in_shardings, out_shardings
     values = *of_program, cache_size, reuse_equal_functions, dynamic, max_traces, store
     is_plain = all(map(operator.is_, values, _DEFAULTS.values()))  # quick: it may be called in each step of a loop
-    options = _PLAIN if is_plain else Options(*values[:-1], store=store)
+    options = _PLAIN if is_plain else Options(resolve_donate(donate), *values[1:-1], store=store)
     return functools.partial(wrapper_of, options) if fun is None else wrapper_of(options, fun)
 
 

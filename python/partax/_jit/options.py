@@ -54,8 +54,6 @@ class Options:
         check_max_traces(self.max_traces)
         if not isinstance(self.reuse_equal_functions, bool):
             raise TypeError(f"found reuse_equal_functions={self.reuse_equal_functions!r}, expected True or False")
-        if self.static_parameters is None:  # else `jit` has checked what to donate, by position too
-            self.donate = _donated(self.donate)
         self.dynamic, self.store = _dynamic(self.dynamic), _folder(self.store)
         self.inline = self.inline if isinstance(self.inline, enum.Enum) else bool(self.inline)
         self.keep_unused, self.cache_size = bool(self.keep_unused), int(self.cache_size)
@@ -106,7 +104,7 @@ def _names(names: Any) -> tuple[str, ...] | None:
     return several if all(isinstance(name, str) for name in several) else None
 
 
-def _donated(donate: Any) -> str | tuple[str, ...]:
+def resolve_donate(donate: Any) -> str | tuple[str, ...]:
     names = _names(donate)
     if names is None:
         raise ValueError(f"found donate={donate!r}, expected one of {_MODES} or names of arguments")

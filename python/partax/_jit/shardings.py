@@ -41,6 +41,8 @@ def prefix_for(prefix: Any, tree: Any) -> Any:
     def is_leaf(node: Any) -> bool:
         return is_sharding_leaf(node) or isinstance(node, PrefixOfValue)
 
+    if isinstance(prefix, PrefixOfValue):
+        return prefix.of(tree)
     if not any(isinstance(leaf, PrefixOfValue) for leaf in jax.tree.leaves(prefix, is_leaf=is_leaf)):
         return prefix
     try:

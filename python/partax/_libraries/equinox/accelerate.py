@@ -1,6 +1,7 @@
 """Make libraries that import Equinox use partax, reversibly."""
 
 import contextlib
+import functools
 import sys
 import threading
 import types
@@ -12,7 +13,7 @@ import equinox
 
 from partax._core import JitFunction
 from partax._families.equinox import jitted_by_equinox
-from partax._families.equinox_private import jit_class, jit_options
+from partax._families.equinox_private import jit_class, jit_options, named_jit_class
 from partax._families.objects import cached_by_identity
 from partax._jax.private import jit_options as options_of
 from partax._jit.filter_jit import filter_jit, wrapper_of
@@ -88,20 +89,22 @@ def accelerate() -> Accelerated:
     with _lock:
         _active.append(accelerated)
         if len(_active) == 1:
-            _replace_calls()
+            cls = jit_class()
+            if cls is None:
+                _replace([(equinox.filter_jit, filter_jit)])
+            else:
+                _replace_calls(cls, _ours, "Equinox's own filter_jit")
             _replace([(getattr(equinox, name), ours) for name, ours in _REPLACED.items()])
+            _replace_named_jit()
     return accelerated
 
 
-def _replace_calls() -> None:
-    cls = jit_class()
-    if cls is None:
-        _replace([(equinox.filter_jit, filter_jit)])
-        return
+def _replace_calls(cls: type, function_of: Callable[[Any], Callable[..., Any] | None], name: str) -> None:
+    """Replace the calls of a class by those of functions of ours; a call without one, or refused, is made as before."""
     before: Any = cls.__dict__["__call__"]
 
     def __call__(self: Any, /, *args: Any, **kwargs: Any) -> Any:
-        ours = _ours(self)
+        ours = function_of(self)
         if ours is None:
             return before(self, *args, **kwargs)
         try:
@@ -111,12 +114,29 @@ def _replace_calls() -> None:
             is_refusal = error.__traceback__ is None or error.__traceback__.tb_next is None
             if not (is_refusal and getattr(error, "is_of_static_array", False)):
                 raise
-            reason = "This call runs by Equinox's own filter_jit, which tells such arrays apart by identity"
+            reason = f"This call runs by {name}, which tells such arrays apart by identity"
             warnings.warn(f"{error}. {reason}", stacklevel=2)
         return before(self, *args, **kwargs)
 
     type.__setattr__(cls, "__call__", __call__)
     _undo.append(lambda: type.__setattr__(cls, "__call__", before))
+
+
+def _replace_named_jit() -> None:
+    cls: Any = named_jit_class()
+    if _active and cls is not None and cls.__dict__["__call__"].__module__ != __name__:
+        from partax._libraries.equinox.named_jit import jit_function_of  # which imports haliax
+
+        _replace_calls(cls, jit_function_of, "haliax's own named_jit")
+
+
+def _module_update_wrapper(*args: Any, update: Any = equinox.module_update_wrapper, **kwargs: Any) -> Any:
+    with _lock:  # each `named_jit` calls it, and haliax may have been imported after `accelerate`
+        _replace_named_jit()
+    return update(*args, **kwargs)
+
+
+_REPLACED["module_update_wrapper"] = functools.wraps(equinox.module_update_wrapper)(_module_update_wrapper)
 
 
 @cached_by_identity

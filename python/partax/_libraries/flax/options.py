@@ -10,7 +10,7 @@ from flax.nnx import Module, extract, graphlib
 from partax._core import JitFunction
 from partax._jit.filter_jit import wrapper_of
 from partax._jit.jax_options import all_shardings, chosen_arguments
-from partax._jit.options import Options, call_parameters
+from partax._jit.options import Options, call_parameters, resolve_donate
 from partax._libraries.flax.graph import Pytree
 from partax._libraries.flax.graph_call import GraphMode, Outcome, prefix_of
 
@@ -56,7 +56,7 @@ def wrapper_for_nnx(
     mode = GraphMode.TREE if not graph else GraphMode.GRAPH if graph_updates else GraphMode.VARIABLES
     for option, shardings in (("in_shardings", in_shardings), ("out_shardings", out_shardings)):
         extract.check_prefix(shardings, option, "jit", mode is not GraphMode.TREE, mode is GraphMode.GRAPH)
-    options.update(donate=donated_names or donate, in_shardings=prefix_of(in_shardings), graph=mode)
+    options.update(donate=donated_names or resolve_donate(donate), in_shardings=prefix_of(in_shardings), graph=mode)
     if out_shardings is not None:
         options["out_shardings"] = Outcome._make((prefix_of(out_shardings), *[None] * (len(Outcome._fields) - 1)))
     return wrapper_of(Options(**options), fun)
