@@ -3,8 +3,8 @@
     python bench/nnx.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
 The floor is `jax.jit` on the same arrays in flat tuples, of which those that change come back. Beside it: `jax.jit`
-with nnx.split and nnx.merge by hand, and what Flax has: `nnx.jit`, the same in tree mode, `nnx.cached_partial` and
-`nnx.jit_partial`, both with the objects bound beforehand.
+with nnx.split and nnx.merge by hand, and what Flax has, each in a mode that it names: `nnx.jit` (graph, tree),
+`nnx.cached_partial` (graph) and `nnx.jit_partial` (tree), both with the objects bound beforehand.
 """
 
 from __future__ import annotations
@@ -149,14 +149,14 @@ def loops_of(work: Work) -> dict[str, Loop]:
     def on_bound(bind: Callable[..., Callable[..., Any]], *options: Any, **named: Any) -> Loop:
         return repeated(bind(*options, *work.objects(), **named), work.x, wait_for=same_value)
 
-    ours = partax_nnx.jit(fn)
+    ours = partax_nnx.jit(fn, graph=True)
     ours.clear_cache()  # of a row before: those traces are of other objects, with equal static values
     return {
         FLOOR: flat_loop(work),
         BY_HAND: by_hand_loop(work),
-        NNX_JIT: on_objects(nnx.jit(fn)),
+        NNX_JIT: on_objects(nnx.jit(fn, graph=True)),
         TREE_MODE: on_objects(nnx.jit(fn, graph=False)),
-        CACHED_PARTIAL: on_bound(nnx.cached_partial, nnx.jit(fn)),
+        CACHED_PARTIAL: on_bound(nnx.cached_partial, nnx.jit(fn, graph=True)),
         JIT_PARTIAL: on_bound(nnx.jit_partial, fn, graph=False),
         PARTAX: on_objects(ours),
     }
