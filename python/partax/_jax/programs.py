@@ -294,9 +294,7 @@ def serialized(program: Any) -> bytes | None:
 
 
 def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any], callbacks: Sequence[Any] = ()) -> Any:
-    """The compiled program of `serialized` for these devices and trees, which calls these functions. Raises any
-    exception for other bytes.
-    """
+    """The compiled program of `serialized` for these devices, trees and functions. Raises any exception for others."""
     from jax.experimental import serialize_executable
 
     if b"lapack_" in data:  # jaxlib looks up these functions when it lowers a call of one, which takes 0.6 s

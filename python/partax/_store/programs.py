@@ -297,10 +297,7 @@ class Programs:
             self._folder.note_use(name)
             self.tell("traced, since it calls Python when it runs, but not compiled")
         else:
-            record: Record = {
-                "name": self._name, "seconds": time.perf_counter() - begun, "result": b"", "donated": b"", "outputs": 0,
-                "through": (), "devices": (), "proof": [], "callbacks": (), "program": data,
-            }  # fmt: skip
+            record = {"name": self._name, "seconds": time.perf_counter() - begun, "program": data}  # all that is read
             self._in_thread(self._folder.write, name, pickle.dumps(record))
             self.tell("stored for a process that traces it again: it calls Python when it runs")
 
