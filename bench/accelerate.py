@@ -3,7 +3,8 @@
     python bench/accelerate.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
 A call of diffrax solves a small ordinary differential equation, one of optimistix finds a root; both are made in a
-loop. Both take turns in one process; each turn begins with a call that compiles and is not timed.
+loop. Both take turns in one process; each turn begins with a call that compiles and is not timed. The row of haliax is
+left out where it is not installed (marin-haliax, on Python 3.12 and newer).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 from itertools import repeat
 from typing import Any
 
@@ -21,6 +23,7 @@ try:
     import jax
     import jax.numpy as jnp
     import numpy as np
+    import optax
     import optimistix
 
     from budgets import Measure, Row, as_row, run
@@ -86,7 +89,7 @@ def a_kept_module() -> Step:
 
 
 def a_rebuilt_module() -> Step:
-    """The same where each step makes the module anew, as `apply_updates` and `tree_at` do."""
+    """The same where each step makes the module again, as `apply_updates` and `tree_at` do."""
     layer: Any = a_kept_module()
 
     def step(y: jax.Array) -> Any:
@@ -98,7 +101,7 @@ def a_rebuilt_module() -> Step:
 
 
 def a_compiled_term() -> Step:
-    """An ODETerm of a compiled function, which each solve has in a module made anew."""
+    """An ODETerm of a compiled function, which each solve has in a new module."""
     solver, rate = diffrax.Euler(), jnp.array([0.1, 0.2, 0.3])
     compiled = eqx.filter_jit(decay)
 
@@ -109,9 +112,55 @@ def a_compiled_term() -> Step:
 
 
 def a_bound_partial() -> Step:
-    """A compiled function with its first argument bound, bound anew in each step."""
+    """A compiled function with its first argument bound, in each step again."""
     compiled, scale = eqx.filter_jit(scaled), jnp.array([0.9, 1.0, 1.1])
     return lambda y: eqx.Partial(compiled, scale)(y)
+
+
+def a_named_train_step() -> Step:
+    """A train step of Levanter's form: twelve stacked layers with named axes, Adam, and shardings by their names."""
+    import haliax as hax
+
+    width, middle = hax.make_axes(width=8, middle=16)
+    rule, shardings = optax.adam(1e-3), {"width": "data"}
+    mesh = jax.make_mesh((1,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+
+    class Block(eqx.Module):
+        norm: Any
+        up: Any
+        down: Any
+
+        def __call__(self, x: Any) -> Any:
+            return x + self.down(hax.nn.gelu(self.up(self.norm(x))))
+
+    def block(key: jax.Array) -> Block:
+        first, second = jax.random.split(key)
+        linear = hax.nn.Linear.init
+        return Block(hax.nn.LayerNorm.init(width), linear(width, middle, key=first), linear(middle, width, key=second))
+
+    class Layers(eqx.Module):
+        init = staticmethod(lambda *, key: block(key))
+
+    def loss(model: Any, x: Any) -> jax.Array:
+        return hax.mean(model.fold(x) ** 2).scalar()
+
+    @partial(hax.named_jit, axis_resources=shardings, out_axis_resources=shardings)
+    def train(model: Any, state: Any, y: jax.Array) -> Any:
+        x = hax.named(jnp.outer(jnp.arange(1.0, 5.0), jnp.resize(y, 8)), ("batch", "width"))
+        value, gradient = eqx.filter_value_and_grad(loss)(model, x)
+        updates, state = rule.update(gradient, state, model)
+        return value, eqx.apply_updates(model, updates), state
+
+    keys = jax.random.split(jax.random.key(0), 12)
+    with jax.set_mesh(mesh):
+        model = hax.nn.Stacked.init(hax.Axis("layers", 12), Layers)(key=keys)
+        state = rule.init(eqx.filter(model, eqx.is_array))
+
+    def step(y: jax.Array) -> Any:
+        with jax.set_mesh(mesh):
+            return train(model, state, y)[0]
+
+    return step
 
 
 def beside(make: Callable[[], Step], effort: Effort, name: str, budget: float) -> Row:
@@ -152,8 +201,10 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     ("a function in a module that is kept", 0.5, partial(beside, a_kept_module)),
     ("a function in a module that is rebuilt", 0.5, partial(beside, a_rebuilt_module)),
     ("diffrax.diffeqsolve of ODETerm(eqx.filter_jit(f))", 0.5, partial(beside, a_compiled_term)),
-    ("eqx.Partial of a function, bound anew", 0.5, partial(beside, a_bound_partial)),
+    ("eqx.Partial of a function, bound in each step", 0.5, partial(beside, a_bound_partial)),
 )
+if find_spec("haliax"):
+    ROWS += (("haliax.named_jit, a train step of 12 stacked layers", 0.5, partial(beside, a_named_train_step)),)
 
 
 if __name__ == "__main__":
