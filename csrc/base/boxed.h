@@ -10,8 +10,9 @@
 namespace partax {
 
 // The `tp_dealloc` of a boxed object: `clear(self)` drops its references. CPython's trashcan bounds the C stack that a
-// chain of objects that own one another takes.
-inline void dealloc_nested(PyObject* self, destructor dealloc, void (*clear)(PyObject*) noexcept) noexcept {
+// chain of objects that own one another takes; from 3.14 on without these macros, which then name no `dealloc`.
+inline void dealloc_nested(PyObject* self, [[maybe_unused]] destructor dealloc,
+                           void (*clear)(PyObject*) noexcept) noexcept {
   PyObject_GC_UnTrack(self);
   Py_TRASHCAN_BEGIN(self, dealloc);
   const Turn turn;

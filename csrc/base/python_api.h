@@ -9,8 +9,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-#if (PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x030F0000) && !defined(PARTAX_UNTRIED_PYTHON)
-#error "partax reads structures of CPython 3.11 to 3.14; it has been tried with no other (PARTAX_UNTRIED_PYTHON tries)"
+#if (PY_VERSION_HEX < 0x030B0000 || PY_VERSION_HEX >= 0x03100000) && !defined(PARTAX_UNTRIED_PYTHON)
+#error "partax reads structures of CPython 3.11 to 3.15; it has been tried with no other (PARTAX_UNTRIED_PYTHON tries)"
 #endif
 
 #include <cassert>
