@@ -138,7 +138,7 @@ kept_free_threaded() {
 }
 
 # free_threaded_python [thread]: compiles a Python without a GIL (and for ThreadSanitizer, by clang), unless an earlier run
-# has, and prints its path.
+# has, and prints its path. Of 3.14 and 3.15 Debian's stable release has no source.
 free_threaded_python() {
   local sanitizer=${1:-} version=3.13.5 source
   if kept_free_threaded "$@"; then return 0; fi

@@ -1,5 +1,6 @@
 """Modules that are imported while a block runs."""
 
+import importlib.util
 import itertools
 import sys
 import types
@@ -14,10 +15,12 @@ _numbers = itertools.count()
 def imported(source: str, folder: Path, name: str | None = None) -> Iterator[types.ModuleType]:
     """The module of a source, as long as the block runs; its name is one of its own, where none is given."""
     number = next(_numbers)
-    module = types.ModuleType(name or f"short_program_{number}")
-    file = folder / f"{module.__name__}_{number}.py"
+    name = name or f"short_program_{number}"
+    file = folder / f"{name}_{number}.py"
     file.write_text(source, encoding="utf-8")
-    module.__file__ = str(file)
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
     sys.modules[module.__name__] = module
     try:
         exec(compile(source, str(file), "exec", dont_inherit=True), vars(module))

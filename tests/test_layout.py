@@ -167,3 +167,11 @@ def test_what_cpp_names_of_python_is_there() -> None:
         if "flax" in module:
             pytest.importorskip("flax")
         assert callable(getattr(importlib.import_module(module), function, None)), f"{module}.{function}"
+
+
+def test_private_names_of_cpython_are_listed() -> None:
+    listed = (ROOT / "docs/design/internals.md").read_text(encoding="utf-8")
+    names = r"\b(?:_Py_?[A-Z]|PyUnstable_)\w+|\b(?:wr|ob|func|co)_[a-z]+\b|\bd_member\b|\b_cs_\w+|\._bits"
+    used = {name.lstrip(".") for path in sources(CSRC) for name in re.findall(names, path.read_text(encoding="utf-8"))}
+    assert len(used) > 10
+    assert {name for name in used if f"`{name}`" not in listed} == set()
