@@ -83,5 +83,5 @@ def test_wheels_are_built_for_every_python_that_is_declared() -> None:
     prefix = "Programming Language :: Python :: 3."
     minors = [entry.removeprefix(prefix) for entry in PROJECT["project"]["classifiers"] if entry.startswith(prefix)]
     assert PROJECT["project"]["requires-python"] == f">=3.{minors[0]}"
-    versions = [*minors, "14t"]
+    versions = [*minors, "14t", "15t"]
     assert PROJECT["tool"]["cibuildwheel"]["build"].split() == [f"cp3{version}-*" for version in versions]
