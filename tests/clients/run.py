@@ -81,12 +81,8 @@ SUITES = {
         "tests/nnx",
         "**/*_test.py",
         ("nnx_replaced",),
-        # What does not change is not touched, and hijax Variables are refused.
-        (
-            "TestJIT::test_apply_shardings",
-            "TestVmap::test_equivalent_state_sharding_mapping",
-            "HijaxTransformCoverageTest::test_hijax_variable_in_jit_graph_updates_false",
-        ),
+        # What does not change is not touched.
+        ("TestJIT::test_apply_shardings", "TestVmap::test_equivalent_state_sharding_mapping"),
     ),
     "flowjax": Suite("danielward27", "tests", "**/test_*.py"),
     "quax": Suite("nstarman", "tests", "**/test_*.py"),
