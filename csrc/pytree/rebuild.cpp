@@ -242,9 +242,9 @@ class Rebuilder {
     }
     for (std::size_t i = 0; i < layout.made.size(); ++i) set_slot(layout.made[i], object, made(layout.makers[i].get()));
     if (layout.dictionary == Layout::Dictionary::kNone) return object;
-    const bool has_own = layout.dictionary == Layout::Dictionary::kOwn;
-    const Ref dict = has_own ? Ref() : allocated([] { return PyDict_New(); });
-    for (std::size_t i = 0; i < node.entries; ++i) {  // those of children first
+    const bool has_own = layout.dictionary == Layout::Dictionary::kOwn, is_static = !has_own && at.children == 0;
+    const Ref dict = has_own ? Ref() : is_static ? static_dict(node) : allocated([] { return PyDict_New(); });
+    for (std::size_t i = 0; i < node.entries && !is_static; ++i) {  // those of children first
       const Ref key = static_value(at.keys + i);
       const Ref value = i < at.children ? next_child(in_run) : static_value(at.statics + i - at.children);
       if (has_own) {
@@ -259,6 +259,26 @@ class Rebuilder {
       set_slot(layout.dictionary_slot[0], object, dict);
     }
     return object;
+  }
+
+  // A dictionary of static values alone, as of a Variable. Where the one before has the same, it is copied, from one
+  // that no other code sees: in a third of the time.
+  Ref static_dict(const Node& node) {
+    const EntryPlaces at(node);
+    const std::size_t last = std::exchange(last_statics_, at.statics), size = 2 * node.entries;
+    const auto identity = spec_.identity.begin();
+    const bool is_same = std::exchange(last_entries_, node.entries) == node.entries && !has_own_statics_ &&
+                         !spec_.identity.empty() &&
+                         std::equal(identity + last, identity + last + size, identity + at.statics) &&
+                         std::find(identity + last, identity + last + size, nullptr) == identity + last + size;
+    if (!is_same) copied_dict_ = Ref();
+    if (copied_dict_) return allocated([&] { return PyDict_Copy(copied_dict_.get()); });
+    Ref dict = allocated([] { return PyDict_New(); });
+    for (std::size_t i = 0; i < node.entries; ++i) {
+      checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), static_value(at.statics + i).get()));
+    }
+    if (is_same) copied_dict_ = allocated([&] { return PyDict_Copy(dict.get()); });
+    return dict;
   }
 
   // The object is not visible to other code yet, and its slot is empty.
@@ -341,6 +361,8 @@ class Rebuilder {
   const bool has_own_statics_;
   const Ref no_arguments_ = Ref::checked(PyTuple_New(0));
   std::vector<std::pair<PyObject*, Ref>> made_;
+  std::size_t last_statics_ = 0, last_entries_ = 0;  // of the last `static_dict`
+  Ref copied_dict_;
   const StackReserve stack_ = stack_reserve();
   std::size_t at_ = 0;                          // the node of the spec that is next
   std::size_t next_leaf_ = 0;                   // of `leaves_`
