@@ -59,6 +59,7 @@ class LeafBuffer {
     }
   }
   bool has_own_statics() const noexcept { return !own_statics_.empty(); }
+  std::size_t num_own_statics() const noexcept { return own_statics_.size(); }
   // Null where it is the key's.
   PyObject* own_static(std::size_t index) const noexcept {
     const auto entry = place_of(own_statics_, index);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/python_api.h"
+#include "pytree/watched_dict.h"
 #include "static_key/static_value.h"
 #include "types/type_table.h"
 
@@ -52,8 +53,9 @@ struct TreeSpec {
   // If sealed: in which order its dictionaries had their keys last, a guess that makes reading one a single pass. Empty
   // while none had another order than its static values.
   mutable std::vector<std::uint32_t> key_order;
-  std::vector<TypeInfoPtr> infos;  // keeps every Node::info alive
-  std::vector<Ref> types;          // the infos' types: strong, or weak in a sealed spec
+  mutable std::vector<WatchedDict> watched;  // if sealed, per node: its dictionary, where that is of an object in slots
+  std::vector<TypeInfoPtr> infos;            // keeps every Node::info alive
+  std::vector<Ref> types;                    // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
   std::size_t num_passthroughs = 0;  // of the nodes
   Callables callables = Callables::kByStructure;

@@ -151,12 +151,8 @@ class UnchangedReader {
     if (Py_TYPE(object) != node.info->type) return false;
     const Layout& layout = *node.info->layout;
     if (layout.dictionary != Layout::Dictionary::kNone) {
-      const EntryPlaces places(node);
-      const auto is_same = [&](std::size_t i, PyObject* value) { return is_same_static(places.statics + i, value); };
       const Ref dict = layout.dictionary_slot[0].owned_of(object);
-      if (!dict || !PyDict_CheckExact(dict.get())) return false;
-      const Reading reading(dict.get());
-      if (!visit_dict(dict.get(), places.keys, node.entries, is_same)) return false;
+      if (!spec_.watched[at].is_unchanged(dict.get()) && !match_metadata(node, dict.get(), at)) return false;
     }
     const Reading reading(object);
     PyObject** to = leaves_.end();
@@ -169,6 +165,21 @@ class UnchangedReader {
     if (node.is_passthrough) leaves_.keep_node(at, object);
     leaves_.own_next(node.arity);
     at += node.extent;
+    return true;
+  }
+
+  bool match_metadata(const Node& node, PyObject* dict, std::size_t at) {
+    if (dict == nullptr || !PyDict_CheckExact(dict)) return false;
+    const EntryPlaces places(node);
+    bool are_same = true;  // as objects
+    const auto is_same = [&](std::size_t i, PyObject* value) {
+      are_same = are_same && value == identity_[places.statics + i];
+      return is_same_static(places.statics + i, value);
+    };
+    const Reading reading(dict);
+    const std::size_t own_statics = leaves_.num_own_statics();
+    if (!visit_dict(dict, places.keys, node.entries, is_same)) return false;
+    if (are_same && leaves_.num_own_statics() == own_statics) spec_.watched[at].set(dict);
     return true;
   }
 

@@ -1,0 +1,39 @@
+// A dictionary that holds what it held when it was read, without another look: from Python 3.12 on CPython tells of
+// each change of one that is watched, before it, and of its end.
+#pragma once
+
+#include "base/python_api.h"
+
+namespace partax {
+
+#if PY_VERSION_HEX >= 0x030C0000 && !defined(Py_GIL_DISABLED)
+
+class WatchedDict {
+ public:
+  bool is_unchanged(PyObject* dict) const noexcept { return dict_ == dict && changes_ == changes; }
+  // To be called after a reading. One that is read twice in a row is watched: most that come once go soon.
+  void set(PyObject* dict) noexcept {
+    static const int watcher = PyDict_AddWatcher(count);
+    const bool is_watched = std::exchange(dict_, dict) == dict && PyDict_Watch(watcher, dict) == 0;
+    if (!is_watched) PyErr_Clear();  // others may have all the watchers that there are
+    changes_ = is_watched ? changes : 0;
+  }
+
+ private:
+  static int count(PyDict_WatchEvent, PyObject*, PyObject*, PyObject*) noexcept { return ++changes, 0; }
+  static inline std::uint64_t changes = 1;  // of all that are watched
+
+  PyObject* dict_ = nullptr;  // its address: it may be gone
+  std::uint64_t changes_ = 0;
+};
+
+#else
+
+struct WatchedDict {
+  static bool is_unchanged(PyObject*) noexcept { return false; }
+  static void set(PyObject*) noexcept {}
+};
+
+#endif
+
+}  // namespace partax
