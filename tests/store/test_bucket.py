@@ -14,8 +14,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
+import numpy as np
 import pytest
-from user_modules import PACKAGE, SOURCE, run
+from test_faults import small_disk
+from user_modules import IS_SHORT, PACKAGE, SOURCE, damaged, run, writer
 
 import partax
 from partax._store import bucket
@@ -42,6 +44,29 @@ def test_machines_share_what_is_whole_and_signed(tmp_path: Path, monkeypatch: py
             assert traces(machine, key) == 1
         assert traces(machine + "0", key) == 0, "it is written again"
     assert [folder.stat().st_mode & 0o777 for folder in tmp_path.glob("?/partax/*")] == [0o700] * 4
+
+
+def test_a_program_damaged_in_the_bucket_is_traced_and_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remote = tmp_path / "remote"
+    remote.mkdir()
+    monkeypatch.setattr(bucket, "_remote", lambda address: remote)
+
+    def traces(machine: str) -> int:
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
+        return run(SOURCE, tmp_path, ADDRESS).traces  # type: ignore
+
+    assert traces("first") == 1
+    (file,) = remote.glob("*.partax")
+    for count, data in enumerate(damaged(file.read_bytes())):
+        file.write_bytes(data)
+        with pytest.warns(RuntimeWarning, match="is damaged"):
+            assert traces(f"{count}") == 1
+        assert traces(f"other {count}") == 0
+    with small_disk(tmp_path / "full"):
+        (tmp_path / "full" / "other").write_bytes(bytes(64 << 10))
+        assert traces("full") == 0, "what cannot be kept here is loaded all the same"
 
 
 def test_an_address_that_cannot_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,18 +107,23 @@ class Machines:
     def requests(self, pattern: str) -> int:
         return len(re.findall(pattern, self.log.read_text()))
 
+    def variables(self, machine: str) -> dict[str, str]:
+        """The environment of a process on a machine."""
+        return {
+            "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_CONFIG_FILE": f"{self.folder}/config", "AWS_ENDPOINT_URL": f"http://localhost:{self.port}",
+            "XDG_CACHE_HOME": f"{self.folder}/{machine}", "PARTAX_STORE": ADDRESS, "PYTHONPATH": str(PACKAGE),
+        }  # fmt: skip
+
     def run(
         self, machine: str, *by: int, before: Callable[[], object] = lambda: None, **environment: str
     ) -> tuple[int, list[float], str]:
         """How often a process traces, the seconds of its calls, and what it says."""
-        variables = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_DEFAULT_REGION": "us-east-1"}
-        variables |= {"AWS_CONFIG_FILE": f"{self.folder}/config", "AWS_ENDPOINT_URL": f"http://localhost:{self.port}"}
-        variables |= {"XDG_CACHE_HOME": f"{self.folder}/{machine}", "PARTAX_STORE": ADDRESS, "PYTHONPATH": str(PACKAGE)}
         (self.folder / "script.py").write_text(SCRIPT)
         process = subprocess.Popen(
             [sys.executable, str(self.folder / "script.py"), *map(str, by)],
             **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
-            env=os.environ | {"JAX_PLATFORMS": "cpu"} | variables | environment,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"} | self.variables(machine) | environment,
             text=True,
         )
         assert process.stdout is not None and process.stdout.readline() == "ready\n"
@@ -132,6 +162,26 @@ def test_a_hit_costs_a_request_and_a_miss_none(machines: Machines) -> None:
     assert machines.run("b", 3, 2, before=wait)[0] == 0 and machines.requests(READS) == 2, "by the list of first calls"
     assert machines.run("b", 3, 2, 4)[0] == 1 and machines.requests(READS) == 2
     assert machines.run("b", 2, PARTAX_STORE_KEY="key")[0] == 1, "it is not signed"
+
+
+@pytest.mark.slow
+def test_machines_that_write_at_once_or_are_killed_leave_a_whole_bucket(machines: Machines, tmp_path: Path) -> None:
+    def started(machine: str) -> subprocess.Popen[str]:
+        return writer(tmp_path, 12, **machines.variables(machine), PYTHONWARNINGS="ignore")
+
+    chance = np.random.default_rng(0)
+    for count in range(1 if IS_SHORT else 20):
+        killed = started(f"killed {count}")
+        assert killed.stdout is not None and killed.stdout.readline() == "begun\n"
+        time.sleep(float(chance.uniform(0, 2)))
+        killed.kill()
+        killed.communicate()
+    writers = [started(f"{count}") for count in range(2 if IS_SHORT else 8)]
+    for process in writers:
+        printed, said = process.communicate()
+        assert printed.startswith("begun\ndone") and "damaged" not in said, said
+    printed, said = started("reader").communicate()
+    assert printed == "begun\ndone 1\n" and "damaged" not in said, said
 
 
 class Broken(BaseHTTPRequestHandler):

@@ -16,7 +16,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from user_modules import NAME, SOURCE, assert_right, run, start
+from user_modules import IS_SHORT, NAME, SOURCE, assert_right, damaged, run, writer
 
 import partax
 from partax._store.folder import Folder
@@ -24,25 +24,12 @@ from short_programs import imported
 from stored import written
 
 pytestmark = pytest.mark.compiled_anew
-DAMAGES = int(os.environ.get("PARTAX_FAULTS", "30"))
-IS_SHORT = DAMAGES < 1000
 
 
 def test_a_damaged_file_is_traced_anew_and_written_anew(tmp_path: Path) -> None:
     assert run(SOURCE, tmp_path, tmp_path / "store").traces == 1
     (file,) = (tmp_path / "store").glob("*.partax")
-    whole, chance = file.read_bytes(), np.random.default_rng(0)
-    for at in range(DAMAGES):
-        data = bytearray(whole)
-        begin = int(chance.integers(len(data)))
-        if at % 3 == 0:
-            del data[begin:]
-        elif at % 3 == 1:
-            data[begin] ^= 1 << int(chance.integers(8))
-        else:  # a part of it is zeros, as after a power cut
-            data[begin : begin + 512] = bytes(len(data[begin : begin + 512]))
-        if data == whole:
-            continue
+    for data in damaged(file.read_bytes()):
         file.write_bytes(data)
         with pytest.warns(RuntimeWarning, match="damaged"):
             found = run(SOURCE, tmp_path, tmp_path / "store")
@@ -62,26 +49,6 @@ def test_a_file_by_the_name_of_another_is_traced_anew(tmp_path: Path) -> None:
         found = [run(source, tmp_path, tmp_path / "store") for source in (SOURCE, others)]
     assert sum(it.traces for it in found) == 1
     assert [float(it.value[0][1]) for it in found] == [2, 3]
-
-
-WRITER = """
-import sys, warnings, jax, jax.numpy as jnp, partax
-warnings.filterwarnings("ignore", ".* was re-created")  # on purpose, each with another number
-count = int(sys.argv[1])
-def make(i):
-    def f(x): return x * i + jnp.float32(i)
-    return f
-for i in range(count):
-    step = partax.filter_jit(make(i))
-    assert float(step(jnp.float32(2))) == 3 * i
-    if i == 0: print("begun", flush=True)
-print("done", sum(it.cache_info().loads for it in [step]))
-"""
-
-
-def writer(folder: Path, count: int) -> subprocess.Popen[str]:
-    """A process that makes programs and stores them."""
-    return start(folder, WRITER, str(count), PARTAX_STORE=str(folder / "store"))
 
 
 def assert_whole(store: Path, at_most: int) -> int:

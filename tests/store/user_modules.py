@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,6 +42,46 @@ def start(folder: Path, source: str, *arguments: str, **environment: str) -> sub
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+WRITER = """
+import sys, warnings, jax, jax.numpy as jnp, partax
+warnings.filterwarnings("ignore", ".* was re-created")  # on purpose, each with another number
+count = int(sys.argv[1])
+def make(i):
+    def f(x): return x * i + jnp.float32(i)
+    return f
+for i in range(count):
+    step = partax.filter_jit(make(i))
+    assert float(step(jnp.float32(2))) == 3 * i
+    if i == 0: print("begun", flush=True)
+print("done", sum(it.cache_info().loads for it in [step]))
+"""
+
+
+def writer(folder: Path, count: int, **environment: str) -> subprocess.Popen[str]:
+    """A process that makes programs and stores them."""
+    return start(folder, WRITER, str(count), **{"PARTAX_STORE": str(folder / "store"), **environment})
+
+
+DAMAGES = int(os.environ.get("PARTAX_FAULTS", "30"))
+IS_SHORT = DAMAGES < 1000
+
+
+def damaged(whole: bytes) -> Iterator[bytes]:
+    """Files that are cut, of which a bit is another, or of which a part is zeros, as after a power cut."""
+    chance = np.random.default_rng(0)
+    for at in range(DAMAGES):
+        data = bytearray(whole)
+        begin = int(chance.integers(len(data)))
+        if at % 3 == 0:
+            del data[begin:]
+        elif at % 3 == 1:
+            data[begin] ^= 1 << int(chance.integers(8))
+        else:
+            data[begin : begin + 512] = bytes(len(data[begin : begin + 512]))
+        if data != whole:
+            yield bytes(data)
 
 
 class Run(NamedTuple):
