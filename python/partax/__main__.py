@@ -26,8 +26,9 @@ def main(arguments: list[str]) -> None:
     script = _add_command(commands, "explain", _explain, what, "[--json FILE] ")
     script.add_argument("--json", metavar="FILE", help="also write the report to this file, as JSON")
     what = "run a script and report, line by line, what makes its compiled programs slow"
-    script = _add_command(commands, "doctor", _doctor, what, "[--html FILE] ")
+    script = _add_command(commands, "doctor", _doctor, what, "[--html FILE] [--trace-profile] ")
     script.add_argument("--html", metavar="FILE", help="also write the findings to this file")
+    script.add_argument("--trace-profile", action="store_true", help="also report the trace time of each line")
     _add_command(commands, "equinox", _equinox, "run a script and make Equinox, and what imports it, use partax")
     _add_command(commands, "run", _jit, "run a script that has partax.jit instead of jax.jit in its own code")
     what = "list or delete the programs in a directory of partax.store"
@@ -115,7 +116,7 @@ def _doctor(options: argparse.Namespace) -> None:
 
     if options.html is not None:
         write_page(options.html, ())  # an error comes before a script that runs for hours
-    watch = Watch()
+    watch = Watch(options.trace_profile)
     try:
         _run(options)
     finally:

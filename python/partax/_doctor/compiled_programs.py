@@ -10,6 +10,7 @@ from partax._doctor.finding import Finding, Severity, finding_at
 from partax._doctor.latest_calls import Trace
 from partax._doctor.lines import NOWHERE
 from partax._doctor.program import Program
+from partax._doctor.trace_profile import Sample
 from partax._explain.differences import Difference
 
 STAGES = ("trace", "lower", "compile")
@@ -22,6 +23,7 @@ class CompiledProgram:
     times: int = 0  # that it was lowered
     stages: dict[str, float] = dataclasses.field(default_factory=lambda: defaultdict(float))  # their seconds
     traces: list[Trace] = dataclasses.field(default_factory=list[Trace])  # those whose reason is known
+    samples: list[Sample] = dataclasses.field(default_factory=list[Sample])  # of its traces
 
 
 def seconds_of(programs: Sequence[CompiledProgram], stages: Sequence[str] = STAGES) -> float:

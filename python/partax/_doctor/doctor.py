@@ -16,8 +16,9 @@ _FEW_EQUATIONS = 2_000  # of a program whose peak is always a figure; a larger o
 
 
 def doctor(
-    function: Callable[..., Any], /, *args: Any, compile: bool = False, memory_limit: int | None = None, **kwargs: Any
-) -> Diagnosis:
+    function: Callable[..., Any], /, *args: Any, compile: bool = False, memory_limit: int | None = None,
+    trace_profile: bool = False, **kwargs: Any,
+) -> Diagnosis:  # fmt: skip
     """Find the lines that make a call slow to compile, retrace or need much memory, before it is compiled.
 
     Example:
@@ -34,6 +35,7 @@ def doctor(
       *args: The arguments of the call. A `jax.ShapeDtypeStruct` may replace an array.
       compile: Whether to compile the program too, for the figures of XLA. Default: False.
       memory_limit: The bytes that the program may need. Default: None, for the memory of the device or host.
+      trace_profile: Whether to sample which lines the trace spends its time in. Default: False.
       **kwargs: The arguments of the call by name. A `functools.partial` has those that are named like an option.
 
     Returns:
@@ -46,7 +48,7 @@ def doctor(
     """
     if memory_limit is not None and (type(memory_limit) is not int or memory_limit < 0):
         raise TypeError(f"found memory_limit={memory_limit!r}, expected a number of bytes, as in 8 << 20, or None")
-    program = trace_program(function, args, kwargs)
+    program = trace_program(function, args, kwargs, trace_profile)
     program.memory_limit = memory_limit
     seconds: Figures = {}
     if compile:
@@ -62,7 +64,7 @@ def diagnosis_of(program: Program, more_figures: Figures, more_findings: Iterabl
     def rank(finding: Finding) -> tuple[int, float]:
         return SEVERITIES.index(finding.severity), -float(finding.figures.get("share", 0))
 
-    findings = [*(finding for rule in RULES for finding in rule.find(program)), *more_findings]
+    findings = sorted([*(finding for rule in RULES for finding in rule.find(program)), *more_findings], key=rank)
     size = flat_program(program).size
     figures: Figures = {
         "equations": size,
@@ -73,4 +75,4 @@ def diagnosis_of(program: Program, more_figures: Figures, more_findings: Iterabl
     }
     if program.compiled is not None or size <= _FEW_EQUATIONS:
         figures["peak_bytes"] = peak_bytes(program)
-    return Diagnosis(program.name, program.line.place, tuple(sorted(findings, key=rank)), figures | more_figures)
+    return Diagnosis(program.name, program.line.place, (*findings,), figures | more_figures, program.trace_profile)

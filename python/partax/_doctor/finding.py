@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from partax._doctor.lines import Line
+from partax._doctor.trace_profile import TraceProfile
 from partax._pytree.short_text import LONGEST, counted, one_line
 
 Kind = Literal["repeat", "constant", "retrace", "memory", "donation", "checkpoint", "host", "dispatch"]
@@ -89,12 +90,14 @@ class Diagnosis:
       figures: The figures of the whole program: `equations`, `argument_bytes`, `result_bytes`, `constant_bytes`,
         `trace_seconds`; `peak_bytes` up to 2,000 equations; with `compile=True` also `lower_seconds` and
         `compile_seconds`, and the peak is the figure of XLA.
+      trace_profile: The `TraceProfile` with `trace_profile=True`, else None.
     """
 
     name: str
     defined: str
     findings: tuple[Finding, ...]
     figures: Figures
+    trace_profile: TraceProfile | None = None
 
     def html(self, path: str | Path) -> None:
         """Write the findings to one HTML file that needs no network.
@@ -123,7 +126,7 @@ class Diagnosis:
         return f"<{one_line(f'partax.reports.Diagnosis of {self._head}', LONGEST - 2)}>"
 
     def __str__(self) -> str:
-        return "\n\n".join([self._head, *map(str, self.findings)])
+        return "\n\n".join(map(str, filter(None, (self._head, *self.findings, self.trace_profile))))
 
 
 Finding.__module__ = Diagnosis.__module__ = "partax.reports"  # where users find them, and pickles too

@@ -40,7 +40,8 @@ def write_page(path: str | Path, diagnoses: Sequence[Any]) -> None:
 def _diagnosis_text(diagnosis: Any) -> str:
     name, defined = html.escape(diagnosis.name), html.escape(diagnosis.defined)
     cards = "".join(map(_card_text, diagnosis.findings)) or "<p>Nothing was found.</p>\n"
-    return f"<h2><code>{name}</code> {defined}</h2>\n{_figures_text(diagnosis.figures)}{cards}"
+    profile = f"<pre tabindex=0>{html.escape(str(diagnosis.trace_profile))}</pre>\n" if diagnosis.trace_profile else ""
+    return f"<h2><code>{name}</code> {defined}</h2>\n{_figures_text(diagnosis.figures)}{cards}{profile}"
 
 
 def _card_text(finding: Any) -> str:

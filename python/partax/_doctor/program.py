@@ -14,6 +14,7 @@ from jax.tree_util import keystr, tree_flatten_with_path
 from partax import _core
 from partax._doctor.figures import bytes_of
 from partax._doctor.lines import NOWHERE, Line
+from partax._doctor.trace_profile import TraceProfile, profile_of, sampler
 from partax._families import equinox_private
 from partax._families.objects import unwrapped
 from partax._jax.private import jit_options
@@ -74,6 +75,7 @@ class Program:
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict[str, Any])
     memory_limit: int | None = None  # bytes that the program may take; None for those of the device
     compiled: Any = None
+    trace_profile: TraceProfile | None = None
 
     def name_arguments(self, paths: Sequence[str]) -> None:
         if len(paths) == len(self.arguments):
@@ -87,23 +89,27 @@ class Program:
         return {"args": self.args, **self.kwargs}
 
 
-def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
+def trace_program(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], is_sampled: bool) -> Program:
     if not callable(function):
         raise TypeError(f"partax.doctor: found {type(function).__name__}, expected a function")
     wrapper, plain = _traceable(function)
     name = getattr(plain, "__name__", type(plain).__name__)
+    if is_sampled:
+        sampler.begin()
     begin = time.perf_counter()
     try:
         traced = wrapper.trace(*args, **kwargs)
     except Exception as error:
         message = f"partax.doctor: `{name}` raised {type(error).__name__} when it was traced, as a call would: "
         raise TypeError(message + one_line(str(error), _LONGEST)) from error
+    finally:
+        samples = sampler.end() if is_sampled else []
     seconds = time.perf_counter() - begin
     arguments = _arguments(traced, wrapper, plain, len(args))
     result_bytes = sum(map(bytes_of, jax.tree.leaves(traced.out_info)))
     return Program(
         name, definition(plain), plain, wrapper_kind(function), traced.jaxpr, arguments, result_bytes, seconds,
-        traced.out_info, traced, args, kwargs,
+        traced.out_info, traced, args, kwargs, trace_profile=profile_of(samples, seconds) if is_sampled else None,
     )  # fmt: skip
 
 

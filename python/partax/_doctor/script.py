@@ -20,6 +20,7 @@ from partax._doctor.latest_calls import Trace, call_in_progress, changes_text, t
 from partax._doctor.lines import Line, first_line_of, group_by, running_line
 from partax._doctor.loops import Loops
 from partax._doctor.program import Leaf, Program, definition
+from partax._doctor.trace_profile import Sample, profile_of, sampler
 from partax._explain.description import Description
 from partax._jax.private import STAGE_OF, plain_name
 from partax._jax.watched import watch_arrays, watch_lowering, watch_operations
@@ -40,26 +41,24 @@ def _try(do: Callable[..., Any], name: str, *args: Any) -> Any:
 
 
 class Watch:
-    def __init__(self) -> None:
+    def __init__(self, trace_profile: bool = False) -> None:
         self.programs: dict[tuple[Any, ...], CompiledProgram] = {}
         self.loops = Loops()
         self._descriptions: dict[Any, Description] = {}  # of the latest calls, by the code of their function
         self._thread = threading.local()  # of each: `program`, and `traces`, whose programs are still to come
-        self._has_ended = False
+        self._has_profile = trace_profile
         self._until = contextlib.ExitStack()
-        watch_lowering(self._until, lambda jaxpr, name, donated: self._try(self._note, name, jaxpr, donated))
-        watch_operations(self._until, partial(self._try, self.loops.note_operation))
-        watch_arrays(self._until, partial(self._try, self.loops.note_fetch))
+        watch_lowering(self._until, lambda jaxpr, name, donated: _try(self._note, name, jaxpr, donated))
+        watch_operations(self._until, partial(_try, self.loops.note_operation))
+        watch_arrays(self._until, partial(_try, self.loops.note_fetch))
         jax.monitoring.register_event_duration_secs_listener(self._note_duration)
+        self._until.callback(jax.monitoring.unregister_event_duration_listener, self._note_duration)
+        jax.monitoring.register_scalar_listener(self._note_begin)
+        self._until.callback(jax.monitoring.unregister_scalar_listener, self._note_begin)
 
     def end(self) -> None:
         """Leave jax and NumPy as they were; what comes now is the doctor's own."""
-        self._has_ended = True
         self._until.close()
-
-    def _try(self, note: Callable[..., Any], name: str, *args: Any) -> None:
-        if not self._has_ended:
-            _try(note, name, *args)
 
     def _note(self, name: str, jaxpr: Any, donated: Sequence[bool]) -> None:
         name = plain_name(name)
@@ -75,7 +74,9 @@ class Watch:
         traces = self._traces()
         if trace is not None and (name in traces or program.stages["trace"] == 0):  # else it is for other devices
             program.traces.append(trace)
-        program.stages["trace"] += traces.get(name, 0.0)
+        seconds, samples = traces.get(name, (0.0, []))
+        program.stages["trace"] += seconds
+        program.samples += samples
         traces.clear()  # the others were inside it, or have no program
         self._thread.program = program
 
@@ -103,18 +104,23 @@ class Watch:
                 program.program.name_arguments(record.description.array_paths)
         return trace
 
+    def _note_begin(self, event: str, *_: float, **details: Any) -> None:
+        if self._has_profile and STAGE_OF.get(event) == "trace":
+            sampler.begin()
+
     def _note_duration(self, event: str, duration_secs: float, **details: Any) -> None:
-        program = None if self._has_ended else getattr(self._thread, "program", None)
-        stage = STAGE_OF.get(event)
+        program, stage = getattr(self._thread, "program", None), STAGE_OF.get(event)
         if stage == "trace":  # which comes before the program
             name, traces = plain_name(str(details.get("fun_name", ""))), self._traces()
-            traces[name] = max(traces.get(name, 0.0), duration_secs)
+            samples = sampler.end() if self._has_profile else []
+            if duration_secs >= traces.get(name, (0.0, []))[0]:
+                traces[name] = duration_secs, samples
         elif stage is not None and program is not None:
             program.stages[stage] += duration_secs
         if stage is not None:
             self.loops.compiling += duration_secs
 
-    def _traces(self) -> dict[str, float]:
+    def _traces(self) -> dict[str, tuple[float, list[Sample]]]:
         return self._thread.__dict__.setdefault("traces", {})
 
 
@@ -143,7 +149,9 @@ def _diagnosis(_: str, programs: Sequence[CompiledProgram]) -> Diagnosis:
     costliest = max(programs, key=lambda program: seconds_of([program]))
     figures: Figures = {"programs": len(programs), "times": sum(program.times for program in programs)}
     figures |= {f"{stage}_seconds": seconds_of(programs, [stage]) for stage in STAGES}
-    program = dataclasses.replace(costliest.program, function=costliest.function())
+    samples = [sample for program in programs for sample in program.samples]
+    profile = profile_of(samples, seconds_of(programs, ["trace"])) if samples else None
+    program = dataclasses.replace(costliest.program, function=costliest.function(), trace_profile=profile)
     return diagnosis_of(program, figures, repeated_traces(programs))
 
 
@@ -157,7 +165,7 @@ def print_programs(watch: Watch, diagnoses: Sequence[Diagnosis], file: TextIO, r
     if of_libraries := [program for program in programs if not program.program.line.is_users]:
         rows.append(_row(of_libraries, f"{len(of_libraries)} of jax and libraries"))
     print(*table_lines(rows, {5}), sep="\n", file=file)
-    texts = [f"\n{diagnosis}" for diagnosis in diagnoses if diagnosis.findings]
+    texts = [f"\n{diagnosis}" for diagnosis in diagnoses if diagnosis.findings or diagnosis.trace_profile]
     print(*(texts or ([] if raised else ["\nnothing found"])), sep="\n", file=file)
 
 
