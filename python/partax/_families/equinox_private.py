@@ -50,7 +50,8 @@ def jit_options(wrapper: Any) -> tuple[str, Any] | None:
 
 def named_jit_class() -> type | None:
     """The class of what haliax's `named_jit` returns; None if haliax has not been imported."""
-    return getattr(sys.modules.get("haliax.partitioning"), "_NamedJitWrapper", None)
+    partitioning = getattr(sys.modules.get("haliax"), "partitioning", None)  # which an import that fails leaves there
+    return getattr(partitioning, "_NamedJitWrapper", None)
 
 
 def named_jit_fields(wrapper: Any) -> list[Any] | None:

@@ -1,5 +1,6 @@
 """By which method a reader reads an instance of a class, or by which parts, and where its content is."""
 
+import builtins
 import collections
 import datetime
 import decimal
@@ -128,6 +129,7 @@ READ_BY: dict[Any, str | _Parts] = {
     **dict.fromkeys((types.MemberDescriptorType, types.GetSetDescriptorType), lambda _: ()),
     bytearray: bytes,
     types.MappingProxyType: dict,
+    getattr(builtins, "frozendict", types.MappingProxyType): dict,  # since 3.15
     types.MethodType: ("__func__", "__self__"),
     functools.partial: ("func", "args", "keywords", "__dict__"),
     re.Pattern: ("pattern", "flags"),
