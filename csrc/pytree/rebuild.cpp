@@ -261,8 +261,8 @@ class Rebuilder {
     return object;
   }
 
-  // A dictionary of static values alone, as of a Variable. Where the one before has the same, it is copied, from one
-  // that no other code sees: in a third of the time.
+  // A dictionary of static values alone, which a Variable has. Where the one before has the same, it is copied, from
+  // one that no other code sees: in a third of the time.
   Ref static_dict(const Node& node) {
     const EntryPlaces at(node);
     const std::size_t last = std::exchange(last_statics_, at.statics), size = 2 * node.entries;

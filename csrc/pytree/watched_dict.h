@@ -1,5 +1,5 @@
-// A dictionary that holds what it held when it was read, without another look: from Python 3.12 on CPython tells of
-// each change of one that is watched, before it, and of its end.
+// A dictionary that holds what it held when it was read, without another look: from Python 3.12 on CPython reports
+// each change of one that is watched, before it, and its end.
 #pragma once
 
 #include "base/python_api.h"
