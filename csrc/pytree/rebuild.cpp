@@ -242,41 +242,50 @@ class Rebuilder {
     }
     for (std::size_t i = 0; i < layout.made.size(); ++i) set_slot(layout.made[i], object, made(layout.makers[i].get()));
     if (layout.dictionary == Layout::Dictionary::kNone) return object;
-    const bool has_own = layout.dictionary == Layout::Dictionary::kOwn, is_static = !has_own && at.children == 0;
-    const Ref dict = has_own ? Ref() : is_static ? static_dict(node) : allocated([] { return PyDict_New(); });
-    for (std::size_t i = 0; i < node.entries && !is_static; ++i) {  // those of children first
-      const Ref key = static_value(at.keys + i);
-      const Ref value = i < at.children ? next_child(in_run) : static_value(at.statics + i - at.children);
-      if (has_own) {
-        set_attribute(object, key.get(), value.get());
-      } else {
-        checked_int(PyDict_SetItem(dict.get(), key.get(), value.get()));
+    const auto value = [&](std::size_t i) {  // those of children first
+      return i < at.children ? next_child(in_run) : static_value(at.statics + i - at.children);
+    };
+    if (layout.dictionary == Layout::Dictionary::kOwn) {
+      for (std::size_t i = 0; i < node.entries; ++i) {
+        const Ref key = static_value(at.keys + i);
+        set_attribute(object, key.get(), value(i).get());
       }
+      return object;
     }
+    const Ref dict = at.children == 0 ? static_dict(node) : dict_of(node, value);
     if (layout.dictionary == Layout::Dictionary::kInAttribute) {
       set_attribute(object, layout.dictionary_name.get(), dict.get());
-    } else if (!has_own) {
+    } else {
       set_slot(layout.dictionary_slot[0], object, dict);
     }
     return object;
+  }
+
+  template <class Value>
+  Ref dict_of(const Node& node, const Value& value) {
+    const EntryPlaces at(node);
+    Ref dict = allocated([] { return PyDict_New(); });
+    for (std::size_t i = 0; i < node.entries; ++i) {
+      const Ref key = static_value(at.keys + i);
+      checked_int(PyDict_SetItem(dict.get(), key.get(), value(i).get()));
+    }
+    return dict;
   }
 
   // A dictionary of static values alone, which a Variable has. Where the one before has the same, it is copied, from
   // one that no other code sees: in a third of the time.
   Ref static_dict(const Node& node) {
     const EntryPlaces at(node);
-    const std::size_t last = std::exchange(last_statics_, at.statics), size = 2 * node.entries;
-    const auto identity = spec_.identity.begin();
-    const bool is_same = std::exchange(last_entries_, node.entries) == node.entries && !has_own_statics_ &&
-                         !spec_.identity.empty() &&
-                         std::equal(identity + last, identity + last + size, identity + at.statics) &&
-                         std::find(identity + last, identity + last + size, nullptr) == identity + last + size;
+    const std::size_t last = std::exchange(last_statics_, at.statics);
+    bool is_same = std::exchange(last_entries_, node.entries) == node.entries && !has_own_statics_;
+    is_same = is_same && !spec_.identity.empty();
+    for (std::size_t i = 0; is_same && i < std::size_t{2} * node.entries; ++i) {  // values, then keys
+      const PyObject* value = spec_.identity[at.statics + i];
+      is_same = value != nullptr && value == spec_.identity[last + i];
+    }
     if (!is_same) copied_dict_ = Ref();
     if (copied_dict_) return allocated([&] { return PyDict_Copy(copied_dict_.get()); });
-    Ref dict = allocated([] { return PyDict_New(); });
-    for (std::size_t i = 0; i < node.entries; ++i) {
-      checked_int(PyDict_SetItem(dict.get(), static_value(at.keys + i).get(), static_value(at.statics + i).get()));
-    }
+    Ref dict = dict_of(node, [&](std::size_t i) { return static_value(at.statics + i); });
     if (is_same) copied_dict_ = allocated([&] { return PyDict_Copy(dict.get()); });
     return dict;
   }
