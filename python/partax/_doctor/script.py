@@ -40,6 +40,11 @@ def _try(do: Callable[..., Any], name: str, *args: Any) -> Any:
         _logger.exception("partax: `%s` could not be examined; please report this", name)
 
 
+def _unregister(unregister: Callable[[Any], None], listener: Callable[..., None]) -> None:
+    with contextlib.suppress(AssertionError, ValueError):  # the script may have removed all listeners of jax
+        unregister(listener)
+
+
 class Watch:
     def __init__(self, trace_profile: bool = False) -> None:
         self.programs: dict[tuple[Any, ...], CompiledProgram] = {}
@@ -52,9 +57,9 @@ class Watch:
         watch_operations(self._until, partial(_try, self.loops.note_operation))
         watch_arrays(self._until, partial(_try, self.loops.note_fetch))
         jax.monitoring.register_event_duration_secs_listener(self._note_duration)
-        self._until.callback(jax.monitoring.unregister_event_duration_listener, self._note_duration)
+        self._until.callback(_unregister, jax.monitoring.unregister_event_duration_listener, self._note_duration)
         jax.monitoring.register_scalar_listener(self._note_begin)
-        self._until.callback(jax.monitoring.unregister_scalar_listener, self._note_begin)
+        self._until.callback(_unregister, jax.monitoring.unregister_scalar_listener, self._note_begin)
 
     def end(self) -> None:
         """Leave jax and NumPy as they were; what comes now is the doctor's own."""
