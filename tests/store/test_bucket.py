@@ -26,11 +26,16 @@ pytestmark = pytest.mark.compiled_anew
 ADDRESS = "s3://bucket/programs"
 
 
-def test_machines_share_what_is_whole_and_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    remote = tmp_path / "remote"
-    remote.mkdir()
-    monkeypatch.setattr(bucket, "_remote", lambda address: remote)
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in the place of the bucket."""
+    folder = tmp_path / "remote"
+    folder.mkdir()
+    monkeypatch.setattr(bucket, "_remote", lambda address: folder)
+    return folder
 
+
+def test_machines_share_what_is_whole_and_signed(remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def traces(machine: str, key: str = "one") -> int:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
         monkeypatch.setenv("PARTAX_STORE_KEY", key)
@@ -47,12 +52,8 @@ def test_machines_share_what_is_whole_and_signed(tmp_path: Path, monkeypatch: py
 
 
 def test_a_program_damaged_in_the_bucket_is_traced_and_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    remote: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    remote = tmp_path / "remote"
-    remote.mkdir()
-    monkeypatch.setattr(bucket, "_remote", lambda address: remote)
-
     def traces(machine: str) -> int:
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / machine))
         return run(SOURCE, tmp_path, ADDRESS).traces  # type: ignore

@@ -69,7 +69,7 @@ IS_SHORT = DAMAGES < 1000
 
 
 def damaged(whole: bytes) -> Iterator[bytes]:
-    """Files that are cut, of which a bit is another, or of which a part is zeros, as after a power cut."""
+    """Files that are cut, have another bit, or have zeros in one part, as after a power cut."""
     chance = np.random.default_rng(0)
     for at in range(DAMAGES):
         data = bytearray(whole)

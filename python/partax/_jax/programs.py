@@ -255,8 +255,12 @@ def has_callbacks(program: Any) -> bool:
 def host_callbacks(lowered: Any) -> Sequence[Any]:
     """The functions that a program calls in no fixed order; none if they have one, or are unknown."""
     arguments = _attribute(_attribute(lowered, "_lowering"), "compile_args") or {}
-    can_load = _name("jax.experimental.serialize_executable._JaxPjrtUnpickler") is not None
+    can_load = _unpickler() is not None
     return arguments.get("host_callbacks", ()) if can_load and arguments.get("ordered_effects") == [] else ()
+
+
+def _unpickler() -> Any:  # of a module that `import partax` leaves out
+    return _name("jax.experimental.serialize_executable._JaxPjrtUnpickler")
 
 
 def _without_callbacks(program: Any) -> Any:
@@ -305,9 +309,8 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any], cal
         initialize_hybrid()
     client = devices[0].client
     if callbacks:
-        unpickler: Any = _name("jax.experimental.serialize_executable._JaxPjrtUnpickler")
 
-        class Unpickler(unpickler):
+        class Unpickler(_unpickler()):
             def persistent_load(self, pid: Any) -> Any:
                 if pid[0] != "exec":
                     return super().persistent_load(pid)
