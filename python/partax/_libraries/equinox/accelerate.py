@@ -150,22 +150,34 @@ def _ours(wrapper: Any) -> JitFunction[..., Any] | None:
     return ours
 
 
+@functools.cache  # creating a wrapper takes Equinox longer than a call
+def _default_values() -> dict[str, Any] | None:
+    default = jit_options(equinox.filter_jit(lambda: None))
+    return default and (options_of(default[1]) or {})
+
+
 def _options(wrapper: Any) -> Options | None:
     """Return the options of a wrapper of Equinox's, or None if ours does not have one of them."""
-    equinox_options, default = jit_options(wrapper), jit_options(equinox.filter_jit(lambda: None))
-    if equinox_options is None or default is None:
+    equinox_options, defaults = jit_options(wrapper), _default_values()
+    if equinox_options is None or defaults is None:
         return None
     donate, jitted = equinox_options
-    values, defaults = options_of(jitted) or {}, options_of(default[1])
+    values = options_of(jitted) or {}
     changed = {name: value for name, value in values.items() if defaults and value != defaults.get(name)}
     if not changed.keys() <= {"inline", "keep_unused", "compiler_options_kvs"}:
         return None
+    return _options_for(donate, tuple(changed.items()))
+
+
+@functools.cache
+def _options_for(donate: str, changed: tuple[tuple[str, Any], ...]) -> Options:
+    of_jit = dict(changed)
     return Options(
         donate=DONATE_MODES.get(donate, donate),
         donates_returned=donate != "none",
         warns_of_donation=donate == "none" or donate in DONATE_MODES,
-        compiler_options=dict(changed.pop("compiler_options_kvs", None) or ()) or None,
-        **changed,
+        compiler_options=dict(of_jit.pop("compiler_options_kvs", None) or ()) or None,
+        **of_jit,
     )
 
 
