@@ -67,7 +67,7 @@ def traced_code(code: Callable[[int], Callable[..., Any]], equations: int) -> Pr
 def doctor_seconds(program: Program) -> float:
     program = dataclasses.replace(program)  # without the cached properties
     begin = time.perf_counter()
-    diagnosis_of(program)
+    diagnosis_of(program, {})
     return time.perf_counter() - begin
 
 
