@@ -206,7 +206,7 @@ std::list<ProgramPtr> ProgramTable::unlink(Program& program) noexcept {
 void ProgramTable::erase(Program& program) noexcept { const std::list<ProgramPtr> dropped = unlink(program); }
 
 void ProgramTable::erase_untraced(Program& program) noexcept {
-  if (program.traces.empty() && program.tracing == 0) erase(program);
+  if (program.traces.empty() && program.tracing == 0 && program.calls == 0) erase(program);
 }
 
 int Program::traverse(visitproc visit, void* arg) const {

@@ -115,7 +115,7 @@ class ProgramTable {
     recency_.splice(recency_.begin(), recency_, program.place.recency);
   }
   void erase(Program& program) noexcept;
-  // After a call that failed: drops a program that no call has traced or is tracing.
+  // After a call that failed: drops a program that has never run (one from a store may) and that no call traces.
   void erase_untraced(Program& program) noexcept;
   void clear() noexcept {
     std::list<ProgramPtr> dropped;  // destroyed at the end, when the table is consistent

@@ -91,12 +91,12 @@ for function in (step, step, eqx.filter_jit(halved)):
             text = str(error)
             print(text.splitlines()[0], text.splitlines()[-1], "in halved" in text, "too small" in text)
 jax.effects_barrier()
-print(step.cache_info().traces, step.cache_info().loads > 0)
+print(step.cache_info().traces, step.cache_info().loads)
 """
 
 
 def test_a_second_process_prints_and_raises_the_same(tmp_path: Path) -> None:
     printed = [process(SCRIPT, tmp_path, PARTAX_STORE=str(tmp_path / "store"))[0].splitlines() for _ in range(2)]
     (*first, first_counts), (*second, second_counts) = printed
-    assert (first_counts, second_counts) == ("1 False", "0 True") and first == second
+    assert (first_counts, second_counts) == ("1 0", "0 1") and first == second
     assert first[:4] == first[4:8] == first[8:] and first[:2] == ["x is 3.0", "1.5"]

@@ -37,7 +37,7 @@ class TraceCost:
       file: The file of the line, or of the one that reads the attribute most.
       line: The number of that line.
       source: The text of that line.
-      name: What the line mostly calls, or the attribute, as in ``attribute `shape` of `Table` ``.
+      name: What the line mostly calls, or the attribute and whose it is.
     """
 
     seconds: float
