@@ -9,6 +9,7 @@ filled; where it is measured what storing costs, on empty ones.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -209,20 +210,26 @@ def beside(work: str, other: str, effort: Effort, name: str, budget: float) -> R
     return as_row(name, timings, budget, f"x {other}", measured=timings[STORE].over(timings[other]))
 
 
-def whole(work: str, effort: Effort, name: str, budget: float) -> Row:
-    """A process from its start to its end, with jax's cache and with both."""
+def over_cache(timed: Callable[[str, str], float], rounds: int, name: str, budget: float) -> Row:
+    """What takes a form and a folder, with both over jax's cache."""
+    with contextlib.ExitStack() as stack:
+        measures: dict[str, Callable[[], float]] = {}
+        for form in (CACHE, STORE, BOTH):
+            measures[form] = partial(timed, form, stack.enter_context(tempfile.TemporaryDirectory()))
+            measures[form]()  # fills the folder
+        timings = take_turns(measures, rounds)
+    return as_row(name, timings, budget, f"x {CACHE}", measured=timings[BOTH].over(timings[CACHE]))
 
-    def timed(form: str) -> float:
+
+def whole(work: str, effort: Effort, name: str, budget: float) -> Row:
+    """A process from its start to its end, with jax's cache, with the store, and with both."""
+
+    def timed(form: str, folder: str) -> float:
         begin = time.perf_counter()
-        in_a_process(work, form, folders[form])
+        in_a_process(work, form, folder)
         return time.perf_counter() - begin
 
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        folders = {CACHE: one, BOTH: other}
-        for form in folders:
-            timed(form)  # fills them
-        timings = take_turns({form: partial(timed, form) for form in folders}, effort.slow_rounds(7))
-    return as_row(name, timings, budget, f"x {CACHE}", measured=timings[BOTH].over(timings[CACHE]))
+    return over_cache(timed, effort.slow_rounds(7), name, budget)
 
 
 def storing(work: str, effort: Effort, name: str, budget: float) -> Row:
@@ -233,21 +240,16 @@ def storing(work: str, effort: Effort, name: str, budget: float) -> Row:
 
 
 def suite_of_tests(_: Effort, name: str, budget: float) -> Row:
-    """All of a suite's run by pytest, with jax's cache and with both."""
+    """All of a suite's run by pytest, with jax's cache, with the store, and with both."""
 
-    def timed(form: str) -> float:
+    def timed(form: str, folder: str) -> float:
         suite = str(Path(__file__).with_name("suite_of_tests.py"))
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", suite]
         begin = time.perf_counter()
-        subprocess.run(command, check=True, capture_output=True, env=variables_of(form, folders[form]))
+        subprocess.run(command, check=True, capture_output=True, env=variables_of(form, folder))
         return time.perf_counter() - begin
 
-    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        folders = {CACHE: one, BOTH: other}
-        for form in folders:
-            timed(form)  # fills them
-        timings = take_turns({form: partial(timed, form) for form in folders}, 2)
-    return as_row(name, timings, budget, f"x {CACHE}", measured=timings[BOTH].over(timings[CACHE]))
+    return over_cache(timed, 2, name, budget)
 
 
 def hits(effort: Effort, name: str, budget: float) -> Row:

@@ -108,15 +108,20 @@ def gpu(results: Results) -> str:
 
 
 def warm_start(results: Results) -> str:
-    """First calls in a new process, in seconds."""
-    forms = ("cold", "jax's cache", "partax.store")
-    head = ("first call", "cold", "JAX's cache", "`partax.store`", "over JAX's cache", "budget")
-    rows = (
-        (row.work.removeprefix("first call, "), *(seconds(row, form) for form in forms), measured(row), budget(row))
-        for row in results.rows
-        if row.seconds.keys() == {*forms}
-    )
-    return as_table(head, rows)
+    """First calls in a new process, and whole processes, in seconds."""
+    names = {"cold": "cold", "jax's cache": "JAX's cache", "partax.store": "`partax.store`", "both": "both"}
+    tables: list[str] = []
+    for first, last, *forms in (
+        ("first call", "`partax.store` over JAX's cache", "cold", "jax's cache", "partax.store"),
+        ("whole process", "both over JAX's cache", "jax's cache", "partax.store", "both"),
+    ):
+        rows = (
+            (row.work.removeprefix(f"{first}, "), *(seconds(row, form) for form in forms), measured(row), budget(row))
+            for row in results.rows
+            if row.seconds.keys() == {*forms}
+        )
+        tables.append(as_table((first, *(names[form] for form in forms), last, "budget"), rows))
+    return "\n\n".join(tables)
 
 
 def missed(results: Sequence[Results]) -> str:
