@@ -29,6 +29,7 @@ jit/test_trace_errors.py a_concretization_error_names_the_leaf
 libraries/test_accelerate.py functions_of_trees_are_ours_in_each_module
 pytree/test_partition.py one_filter_is_the_slow_model_s_and_equinox_s
 jit/test_static_arrays.py a_static_object_s_array_that_is_read_is_told_once_with_its_path
+statics/test_copies.py copies_of_different_functions_are_different
 explain/test_explain.py the_difference_is_from_the_nearest_trace
 explain/test_report.py calls_by_key_and_trace
 store/test_store.py under_transformations_and_without_jit
@@ -88,6 +89,37 @@ def take_away(names: list[str]) -> set[str]:
     return asked
 
 
+STORED = """
+import threading
+import equinox, jax, jax.numpy as jnp, partax
+
+class Printer:
+    def show(self, x): print("sum", x)
+
+def hybrid_step(x):  # named as the kernels that jaxlib registers late
+    y = jnp.linalg.qr(x)[0]
+    jax.debug.callback(print, y.sum())
+    return equinox.error_if(y, x[0, 0] > 9, "too large")
+
+def shown(x):
+    jax.debug.callback(Printer().show, x.sum())
+    return x * 2
+
+for function in (hybrid_step, shown):
+    step = partax.filter_jit(function)
+    for _ in range(2):
+        assert step(2 * jnp.eye(2)).shape == (2, 2)
+        step.clear_cache()
+        for thread in threading.enumerate():
+            if thread.name == "partax store":
+                thread.join()
+try:
+    partax.filter_jit(hybrid_step)(jnp.eye(2) * 10)
+except RuntimeError as error:
+    assert "too large" in str(error), error
+"""
+
+
 def run_commands() -> None:
     """Runs a script by each command in this process, since listeners of jax cannot be removed."""
     import partax.__main__
@@ -101,6 +133,9 @@ def run_commands() -> None:
             with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text), contextlib.suppress(SystemExit):
                 partax.__main__.main([command, str(script)])
             assert word in text.getvalue() and "<lambda>" in text.getvalue(), text.getvalue()
+        jax.config.update("jax_compilation_cache_dir", f"{directory}/jax")
+        script.write_text(STORED)
+        partax.__main__.main(["store", f"{directory}/programs", "--warm", str(script)])
 
 
 def main() -> None:

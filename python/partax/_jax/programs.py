@@ -303,7 +303,7 @@ def loaded(data: bytes, in_tree: Any, out_tree: Any, devices: Sequence[Any], cal
 
     if b"lapack_" in data:  # jaxlib looks up these functions when it lowers a call of one, which takes 0.6 s
         lower: Any = functools.partial(jax.jit(jnp.linalg.cholesky).lower, jnp.eye(1))
-        (_name("jaxlib.lapack._lapack.initialize") or lower)()
+        (_name("jaxlib.cpu._lapack.initialize") or lower)()
     if b"hybrid_" in data:
         initialize_hybrid: Any = _name("jaxlib.gpu_solver.initialize_hybrid_kernels") or tuple
         initialize_hybrid()
