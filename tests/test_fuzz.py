@@ -255,10 +255,10 @@ class Wild:
                 raise Broken
             case 1:
                 return None
-            case 2:
+            case 2 if self.calls < 5:  # a node of 200 of itself would have 2**200 leaves
                 return [*children, *children]
             case how:
-                self.world.disturb(how - 3)
+                self.world.disturb(max(how - 3, 0))
         return list(children)
 
 
