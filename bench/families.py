@@ -27,9 +27,12 @@ except ImportError as error:
 
 FORMS = (FLOOR, JAX_JIT, PARTAX)
 LIBRARIES = ("equinox", "optax", "flax", "chex", "penzai", "dm-haiku")
-IN, OUT, OUT_OF_NNX, OWN = 1.15, 1.25, 1.35, 1.0
+IN, IN_OF_NNX, OUT, OUT_OF_NNX, OWN = 1.08, 1.12, 1.12, 1.3, 1.0
 """Budgets: of families that are read natively over the floor, of a class of one's own over `jax.jit`."""
 OF_NNX = "nnx"
+CONSTRUCTED = ("tree_util.Partial", "flax FrozenDict")
+OF_CONSTRUCTORS = "each node is made by its own class, which Python calls"
+OF_FUNCTIONS = "the class's own functions, in Python, take most of the time in both"
 
 
 def new_reader() -> Callable[[Any], jax.Array]:
@@ -62,9 +65,10 @@ def measure(trees: Trees, out: bool, unit: str, effort: Effort, name: str, budge
 def rows_of(family: Family) -> list[tuple[str, float, Measure]]:
     trees = family.trees()
     unit = f"x {JAX_JIT if family.own else FLOOR}"
-    out = OWN if family.own else OUT_OF_NNX if family.name.startswith(OF_NNX) else OUT
+    budgets = (IN_OF_NNX, OUT_OF_NNX) if family.name.startswith(OF_NNX) else (IN, OUT)
+    into, out = (OWN, OWN) if family.own else budgets
     return [
-        (f"{family.name}, in", OWN if family.own else IN, partial(measure, trees, False, unit)),
+        (f"{family.name}, in", into, partial(measure, trees, False, unit)),
         (f"{family.name}, out", out, partial(measure, trees, True, unit)),
     ]
 
@@ -73,6 +77,8 @@ def main() -> int:
     rows, notes = family_trees.rows_of_installed(rows_of)
     description = "Measure calls on the trees of each library beside jax.jit on them."
     known = {name: Known(1.6, OF_VARIABLES) for name, _, _ in rows if name.startswith(OF_NNX)}
+    known |= {name: Known(1.1, OF_FUNCTIONS) for name, budget, _ in rows if budget == OWN}
+    known |= {name: Known(1.3, OF_CONSTRUCTORS) for name, _, _ in rows if name.startswith(CONSTRUCTED)}
     return run(rows, FORMS, (JAX_JIT, PARTAX), description, known, notes, LIBRARIES)
 
 
