@@ -47,6 +47,8 @@ class Row:
 
     work: str
     seconds: dict[str, float]
+    spread: float
+    """The widest of the quartiles of a form, over its median."""
     quantity: str
     measured: float
     unit: str
@@ -142,6 +144,7 @@ def _row(found: Any) -> Row:
     return Row(
         work=_text(found["work"], "work"),
         seconds={form: member(form, of=found["seconds"]) for form in found["seconds"]},
+        spread=max(member(form, of=found["spread"]) for form in found["spread"]),
         quantity=_text(found.get("quantity", "a call"), "quantity"),
         measured=member("measured"),
         unit=_text(found["unit"], "unit"),

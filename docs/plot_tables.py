@@ -133,7 +133,7 @@ def missed(results: Sequence[Results]) -> str:
 def said(name: str, row: Row) -> str:
     what = f"`bench/{name}.py`, {row.work}: {with_unit(row, row.measured)}, budget {budget(row)}"
     if row.known is None:
-        return f"{what}. No reason is known."
+        return f"{what}. The samples of this run spread by {100 * row.spread:.0f} %."
     limit, reason = row.known
     return f"{what}. {reason[0].upper()}{reason[1:]}." + ("" if row.held else f" But no more than {limit:g} is known.")
 
