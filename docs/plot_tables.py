@@ -135,7 +135,8 @@ def said(name: str, row: Row) -> str:
     if row.known is None:
         return f"{what}. The samples of this run spread by {100 * row.spread:.0f} %."
     limit, reason = row.known
-    return f"{what}. {reason[0].upper()}{reason[1:]}." + ("" if row.held else f" But no more than {limit:g} is known.")
+    sentence = reason if reason.startswith("jax") else reason[0].upper() + reason[1:]
+    return f"{what}. {sentence}." + ("" if row.held else f" But no more than {limit:g} is known.")
 
 
 def summary(results: Sequence[Results]) -> str:
