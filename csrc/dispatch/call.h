@@ -144,8 +144,8 @@ void refuse_lost_forwarded(const Call& call);
 Ref run_call(JitFunction& jit, PyObject* const* args, std::size_t num_args, PyObject* keyword_names,
              Bindings* bound = nullptr);
 
-// After an exception: drops the call's program if it has never traced or run. A target may fail on an argument before it
-// traces; then Python may replace the exception that is set by one with the path of the argument.
+// After an exception: drops the call's program if it has never traced or run. A target may fail on an argument before
+// it traces; then Python may replace the exception that is set by one with the path of the argument.
 void explain_failure(Call& call);
 
 }  // namespace partax
