@@ -5,9 +5,10 @@ import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import numpy as np
+from partax import partition
 
-from partax import flat_partition, is_array
-
-spec, *_ = flat_partition({"a name that is nowhere else": [np.ones(2), "static"]}, is_array)
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(spec.paths[0]))
+try:
+    partition([1], 2.5)
+except ValueError as error:
+    (text,) = error.args
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(text))
