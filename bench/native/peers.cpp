@@ -24,7 +24,7 @@ Peers::Peers()
       jax_flatten_(Ref::checked(PyObject_GetAttrString(registry_.get(), "flatten"))),
       optree_flatten_(attribute("optree", "tree_flatten")),
       optree_keywords_(Ref::checked(Py_BuildValue("(s)", "namespace"))),
-      optree_namespace_(unicode("partax_bench")) {}
+      optree_namespace_(exact_unicode("partax_bench")) {}
 
 // optree has no Equinox modules: it is given the flatten functions that jax has for them.
 void Peers::teach_optree(const Tree& tree) {

@@ -1,6 +1,6 @@
 #include "stages.h"
 
-#include "dispatch/entry_table.h"
+#include "dispatch/program_table.h"
 #include "pytree/flatten.h"
 #include "pytree/match.h"
 #include "pytree/rebuild.h"
@@ -25,20 +25,28 @@ void flatten(benchmark::State& state, const Tree& tree) {
   });
 }
 
-void match(benchmark::State& state, const TreeSpec& sealed, PyObject* object, std::size_t nodes) {
-  time_per_node(state, nodes, [&] {
-    LeafBuffer leaves;
-    expect(match_tree(sealed, object, leaves), "the tree matches its spec");
-  });
+bool is_match(const TreeSpec& key, PyObject* object) {
+  LeafBuffer leaves;
+  return match_call(key, &object, 1, leaves, false, nullptr);
+}
+
+// The key of a call with one argument.
+TreeSpec key_of(PyObject* object) {
+  TreeSpec spec;
+  LeafBuffer leaves;
+  Flattener(spec, leaves, FlattenOptions()).call(&object, 1);
+  return spec.sealed(nullptr);
 }
 
 void match_same(benchmark::State& state, const Tree& tree) {
-  match(state, spec_of(tree.object.get()).sealed(nullptr), tree.object.get(), tree.nodes);
+  const TreeSpec key = key_of(tree.object.get());
+  time_per_node(state, tree.nodes, [&] { expect(is_match(key, tree.object.get()), "the tree matches its key"); });
 }
 
 // No static value is the identical object, unless Python shares it.
 void match_copy(benchmark::State& state, const Tree& tree) {
-  match(state, spec_of(tree.object.get()).sealed(nullptr), tree.copy.get(), tree.nodes);
+  const TreeSpec key = key_of(tree.object.get());
+  time_per_node(state, tree.nodes, [&] { expect(is_match(key, tree.copy.get()), "a copy matches the key"); });
 }
 
 // The hash of every static value; the rest of the spec's hash is part of `flatten`.
@@ -63,8 +71,7 @@ void equality(benchmark::State& state, const Tree& tree) {
 void rebuild(benchmark::State& state, const Tree& tree) {
   LeafBuffer leaves;
   const TreeSpec spec = bench::spec_of(tree.object.get(), leaves);
-  LeafBuffer again;
-  expect(match_tree(spec.sealed(nullptr), partax::rebuild(spec, leaves.arguments(), leaves.size()).get(), again),
+  expect(is_match(key_of(tree.object.get()), partax::rebuild(spec, leaves.arguments(), leaves.size()).get()),
          "the rebuilt tree is the same");
   time_per_node(state, tree.nodes, [&] {
     const Ref object = partax::rebuild(spec, leaves.arguments(), leaves.size());
@@ -72,23 +79,23 @@ void rebuild(benchmark::State& state, const Tree& tree) {
   });
 }
 
-// Looks up the specs of (tree, 1000), (tree, 1001), ... in turn, in a table of that many entries: a call whose hash is
-// known already.
-template <std::size_t entries>
+// Looks up the specs of (tree, 1000), (tree, 1001), ... in turn, in a table of that many programs: a call whose hash is
+// there already.
+template <std::size_t programs>
 void find(benchmark::State& state, const Tree& tree) {
-  EntryTable table(entries, [](const EntryPtr&, bool) { return true; });
+  ProgramTable table(programs);
   std::vector<TreeSpec> specs;
-  for (std::size_t i = 0; i < entries; ++i) {
+  for (std::size_t i = 0; i < programs; ++i) {
     const Ref number = Ref::checked(PyLong_FromSize_t(1000 + i));
     const Ref key = Ref::checked(PyTuple_Pack(2, tree.object.get(), number.get()));
     specs.push_back(spec_of(key.get()));
-    table.find_or_insert(specs.back(), CallShape(), Py_None);
+    table.find_or_insert(specs.back(), CallShape());
   }
   std::size_t next = 0;
   time_per_node(state, tree.nodes + 2, [&] {  // the tree in a tuple, beside a number
-    const EntryPtr entry = table.find_or_insert(specs[next], CallShape(), Py_None);
-    expect(entry != nullptr, "the table has every key");
-    next = next + 1 == entries ? 0 : next + 1;
+    const ProgramPtr program = table.find_or_insert(specs[next], CallShape());
+    expect(program != nullptr, "the table has every key");
+    next = next + 1 == programs ? 0 : next + 1;
   });
 }
 
@@ -107,7 +114,7 @@ bool always(const Tree&) { return true; }
 
 bool has_statics(const Tree& tree) { return tree.statics != 0; }
 
-// Trees as large as users' arguments; of larger ones a thousand entries would take long to make.
+// Trees as large as users' arguments; of larger ones a thousand programs would take long to make.
 bool is_for_table(const Tree& tree) { return tree.name == "arrays_10" || tree.name == "mlp_8"; }
 
 }  // namespace

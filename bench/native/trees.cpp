@@ -61,7 +61,8 @@ void count_nodes(const TreeSpec& spec, Tree& tree) {
   tree.nodes = spec.nodes.size();
   tree.leaves = spec.num_dynamic;
   for (const Node& node : spec.nodes) {
-    if (node.kind == Kind::kStaticRun || node.kind == Kind::kDynamicRun) tree.nodes += node.arity - 1;
+    const bool is_run = node.kind == Kind::kStaticRun || (node.kind == Kind::kDynamicLeaf && node.arity > 0);
+    if (is_run) tree.nodes += node.arity - 1;
     if (node.kind == Kind::kStaticRun) tree.leaves += node.arity;
     if (node.kind == Kind::kStaticLeaf) ++tree.leaves;
   }
