@@ -233,8 +233,7 @@ def main() -> int:
     model = pretrain(options, digits)
     before = float(accuracy(model, *test))
     tuning = FineTuning(model)
-    groups = partax.tree.summary(model, *tuning.groups.values(), names=[*tuning.groups, "frozen"])
-    console.print(str(groups), highlight=False)
+    console.print(str(partax.tree.summary(model)), highlight=False)
 
     start = tuning.begin(model, options.seed)
     batches = partial(digits.batches, options.batch_size, options.seed)

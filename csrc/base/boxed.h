@@ -16,8 +16,11 @@ inline void dealloc_nested(PyObject* self, [[maybe_unused]] destructor dealloc,
   PyObject_GC_UnTrack(self);
   Py_TRASHCAN_BEGIN(self, dealloc);
   const Turn turn;
+  // CPython 3.13 drops the exception that is set where memory is too short to destroy an instance with attributes.
+  Ref exception = take_exception();
   PyObject_ClearWeakRefs(self);
   clear(self);
+  if (exception) restore_exception(std::move(exception));
   const Ref type = Ref::steal(reinterpret_cast<PyObject*>(Py_TYPE(self)));  // an instance of a heap type keeps it
   Py_TYPE(self)->tp_free(self);
   Py_TRASHCAN_END;
