@@ -217,9 +217,9 @@ IN_SPEC = 'flat_partition with rest="static", same list'
 IN_DICT = f"flat_partition, same list ({STATIC_LEAVES:,} paths)"
 PATHS = "the path of each leaf is written in Python, in 0.5 to 1 µs a leaf"
 KNOWN = {
-    ALONE: Known(6.0, "that is 40 ns a leaf, and jax.tree.flatten takes nearly as long beside it"),
+    ALONE: Known(6.0, "that is 40 ns a leaf, and jax.tree.flatten takes nearly as long"),
     BESIDE_FLATTEN: Known(
-        1.5, "jax 0.12 flattens a list in a third of the time that jax 0.10 takes; partition makes two lists beside it"
+        1.5, "jax 0.12 flattens a list in a third of the time that jax 0.10 takes; partition also makes two lists"
     ),
     FIVE: Known(6.0, "each filter is asked about each leaf"),
     BY_CLASS: Known(8.0, "the metaclass is asked about each leaf, in Python"),

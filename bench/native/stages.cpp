@@ -38,16 +38,15 @@ TreeSpec key_of(PyObject* object) {
   return spec.sealed(nullptr);
 }
 
-void match_same(benchmark::State& state, const Tree& tree) {
+void match(benchmark::State& state, const Tree& tree, PyObject* object) {
   const TreeSpec key = key_of(tree.object.get());
-  time_per_node(state, tree.nodes, [&] { expect(is_match(key, tree.object.get()), "the tree matches its key"); });
+  time_per_node(state, tree.nodes, [&] { expect(is_match(key, object), "the object matches the key"); });
 }
 
+void match_same(benchmark::State& state, const Tree& tree) { match(state, tree, tree.object.get()); }
+
 // No static value is the identical object, unless Python shares it.
-void match_copy(benchmark::State& state, const Tree& tree) {
-  const TreeSpec key = key_of(tree.object.get());
-  time_per_node(state, tree.nodes, [&] { expect(is_match(key, tree.copy.get()), "a copy matches the key"); });
-}
+void match_copy(benchmark::State& state, const Tree& tree) { match(state, tree, tree.copy.get()); }
 
 // The hash of every static value; the rest of the spec's hash is part of `flatten`.
 void hash(benchmark::State& state, const Tree& tree) {
@@ -79,8 +78,8 @@ void rebuild(benchmark::State& state, const Tree& tree) {
   });
 }
 
-// Looks up the specs of (tree, 1000), (tree, 1001), ... in turn, in a table of that many programs: a call whose hash is
-// there already.
+// Looks up the specs of (tree, 1000), (tree, 1001), ... in turn, in a table of that many programs: a call whose hash
+// has been computed.
 template <std::size_t programs>
 void find(benchmark::State& state, const Tree& tree) {
   ProgramTable table(programs);
