@@ -1,4 +1,4 @@
-"""What calls into libraries on Equinox cost with `partax.equinox.accelerate()`, beside the same calls without.
+"""What calls into libraries on Equinox cost with `partax.equinox.accelerate()`, over the same calls without it.
 
     python bench/accelerate.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -163,7 +163,7 @@ def a_named_train_step() -> Step:
     return step
 
 
-def beside(make: Callable[[], Step], effort: Effort, name: str, budget: float) -> Row:
+def compare(make: Callable[[], Step], effort: Effort, name: str, budget: float) -> Row:
     step = make()
     start = jnp.array([0.5, 0.6, 0.7])
     calls = CALLS // 10 if effort.quick else CALLS
@@ -196,15 +196,15 @@ def beside(make: Callable[[], Step], effort: Effort, name: str, budget: float) -
 
 
 ROWS: tuple[tuple[str, float, Measure], ...] = (
-    ("diffrax.diffeqsolve", 0.5, partial(beside, solve_an_ode)),
-    ("optimistix.root_find", 0.5, partial(beside, find_a_root)),
-    ("a function in a module that is kept", 0.5, partial(beside, a_kept_module)),
-    ("a function in a module that is rebuilt", 0.5, partial(beside, a_rebuilt_module)),
-    ("diffrax.diffeqsolve of ODETerm(eqx.filter_jit(f))", 0.5, partial(beside, a_compiled_term)),
-    ("eqx.Partial of a function, bound in each step", 0.5, partial(beside, a_bound_partial)),
+    ("diffrax.diffeqsolve", 0.5, partial(compare, solve_an_ode)),
+    ("optimistix.root_find", 0.5, partial(compare, find_a_root)),
+    ("a function in a module that is kept", 0.5, partial(compare, a_kept_module)),
+    ("a function in a module that is rebuilt", 0.5, partial(compare, a_rebuilt_module)),
+    ("diffrax.diffeqsolve of ODETerm(eqx.filter_jit(f))", 0.5, partial(compare, a_compiled_term)),
+    ("eqx.Partial of a function, bound in each step", 0.5, partial(compare, a_bound_partial)),
 )
 if find_spec("haliax"):
-    ROWS += (("haliax.named_jit, a train step of 12 stacked layers", 0.5, partial(beside, a_named_train_step)),)
+    ROWS += (("haliax.named_jit, a train step of 12 stacked layers", 0.5, partial(compare, a_named_train_step)),)
 
 
 if __name__ == "__main__":

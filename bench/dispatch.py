@@ -1,4 +1,4 @@
-"""What a call costs: every budget of partax, measured beside its peers in the same run.
+"""What a call costs: every budget of partax, measured in turns with its peers.
 
     python bench/dispatch.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -355,7 +355,7 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     (ADAM, 1.2, partial(train_step, frozen=False)),
     ("the same, first half frozen and returned", 0.92, partial(train_step, frozen=True)),
     ("list of 1 array and 100,000 static leaves", 0.15, static_leaves),
-    ("100,000 static leaves and a float made anew, given back", 0.15, statics_given_back),
+    ("100,000 static leaves and a new float, all returned", 0.15, statics_given_back),
     (KEYS, 8.0, static_keys),
     ("first call, 16-layer train step", 1.03, first_call),
     ("first call, 10,000 arrays in 5,000 modules", 1.05, first_call_of_many),
@@ -365,4 +365,4 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
 
 
 if __name__ == "__main__":
-    sys.exit(run(ROWS, FORMS, (JAX_JIT, EQUINOX), "Measure every budget of partax beside its peers.", KNOWN))
+    sys.exit(run(ROWS, FORMS, (JAX_JIT, EQUINOX), "Measure every budget of partax and of its peers.", KNOWN))

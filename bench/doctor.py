@@ -1,4 +1,4 @@
-"""What it takes to examine a program, beside lowering it; and whether that grows with the equations alone.
+"""What it takes to examine a program, over lowering it; and whether that grows with the equations alone.
 
     python bench/doctor.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -71,7 +71,7 @@ def doctor_seconds(program: Program) -> float:
     return time.perf_counter() - begin
 
 
-def beside_lowering(code: Callable[[int], Callable[..., Any]], effort: Effort, name: str, budget: float) -> Row:
+def over_lowering(code: Callable[[int], Callable[..., Any]], effort: Effort, name: str, budget: float) -> Row:
     """The seconds of the doctor over those of lowering."""
     equations = EQUATIONS // 10 if effort.quick else EQUATIONS
     program = traced_code(code, equations)
@@ -106,8 +106,8 @@ KNOWN = {
     for name in ("a loop", "random code")
 }
 ROWS: tuple[tuple[str, float, Measure], ...] = (
-    ("a loop", 0.1, partial(beside_lowering, loop)),
-    ("random code", 0.1, partial(beside_lowering, random_code)),
+    ("a loop", 0.1, partial(over_lowering, loop)),
+    ("random code", 0.1, partial(over_lowering, random_code)),
     # Ten times as many equations leave the caches of the processor; what is not linear would take ten times as long.
     ("a loop, growth", 2.0, partial(growth, loop)),
     ("random code, growth", 2.0, partial(growth, random_code)),

@@ -1,4 +1,4 @@
-"""What a call costs on the trees of each library, beside `jax.jit` on them: 400 arrays in 200 nodes.
+"""What a call costs on the trees of each library, and of `jax.jit` on them: 400 arrays in 200 nodes.
 
     python bench/families.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -75,7 +75,7 @@ def rows_of(family: Family) -> list[tuple[str, float, Measure]]:
 
 def main() -> int:
     rows, notes = family_trees.rows_of_installed(rows_of)
-    description = "Measure calls on the trees of each library beside jax.jit on them."
+    description = "Measure calls on the trees of each library, and of jax.jit on them."
     known = {name: Known(1.6, OF_VARIABLES) for name, _, _ in rows if name.startswith(OF_NNX)}
     known |= {name: Known(1.1, OF_FUNCTIONS) for name, budget, _ in rows if budget == OWN}
     known |= {name: Known(1.3, OF_CONSTRUCTORS) for name, _, _ in rows if name.startswith(CONSTRUCTED)}

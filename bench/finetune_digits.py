@@ -45,7 +45,7 @@ except ImportError as error:
 GOAL = 0.85
 PRETRAINING_STEPS = 300
 NOISE = 0.1
-"""Of the images: drawn anew in each step, from a key that is a part of the training state."""
+"""Of the images: drawn again in each step, from a key that is a part of the training state."""
 RATES = {"weight": 1e-2, "bias": 3e-2}
 ALL, MASKED, FROZEN = "all parameters trained", "frozen by zero updates", "frozen by wrt="
 

@@ -1,4 +1,4 @@
-"""What training and serving cost on a GPU: how long a step is, beside what the GPU itself takes for it.
+"""What training and serving cost on a GPU: how long a step is, and what the GPU itself takes of it.
 
     python bench/gpu.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 

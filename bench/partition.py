@@ -1,4 +1,4 @@
-"""What it costs to split trees and to put them together: every budget of partax, beside its peers in the same run.
+"""What it costs to split trees and to put them together: every budget of partax, measured in turns with its peers.
 
     python bench/partition.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -87,7 +87,7 @@ def five_filters(effort: Effort, name: str, budget: float, *, fifth: Any, make: 
     return as_row(name, timings(effort, loops), budget, f"x {ONE_FILTER}")
 
 
-def beside_is_array(
+def over_is_array(
     effort: Effort, name: str, budget: float, *, by: Any, leaves: Callable[[int], list[Any]] = work.mixed_list
 ) -> Row:
     tree = leaves(STATIC_LEAVES)
@@ -207,8 +207,8 @@ def many_filters(size: int) -> Loop:
 ONE_AND_STATICS = f"list of 1 array and {STATIC_LEAVES:,} static leaves"
 # The budget of growth leaves room for the caches: ten thousand leaves are at hand, a million come from memory and cost
 # about twice as much each, in jax.tree too. The keys of a dict suffer more (five times as much, in Python too), so that
-# row is measured beside one that Python makes.
-BESIDE_FLATTEN = f"partition, {ONE_AND_STATICS}, beside jax.tree.flatten"
+# row is measured with one that Python makes.
+OVER_FLATTEN = f"partition, {ONE_AND_STATICS}, over jax.tree.flatten"
 ALONE = f"partition, {ONE_AND_STATICS}"
 FIVE = "partition by 5 filters, same list"
 BY_CLASS = f"partition by eqx.nn.Linear (an abstract metaclass), {STATIC_LEAVES:,} static leaves of ten types in turns"
@@ -218,7 +218,7 @@ IN_DICT = f"flat_partition, same list ({STATIC_LEAVES:,} paths)"
 PATHS = "the path of each leaf is written in Python, in 0.5 to 1 µs a leaf"
 KNOWN = {
     ALONE: Known(6.0, "that is 40 ns a leaf, and jax.tree.flatten takes nearly as long"),
-    BESIDE_FLATTEN: Known(
+    OVER_FLATTEN: Known(
         1.5, "jax 0.12 flattens a list in a third of the time that jax 0.10 takes; partition also makes two lists"
     ),
     FIVE: Known(6.0, "each filter is asked about each leaf"),
@@ -230,7 +230,7 @@ KNOWN = {
 
 ROWS: tuple[tuple[str, float, Measure], ...] = (
     (ALONE, 3.0, partial(in_two, unit="ms")),
-    (BESIDE_FLATTEN, 0.6, partial(in_two, unit=f"x {JAX_TREE}")),
+    (OVER_FLATTEN, 0.6, partial(in_two, unit=f"x {JAX_TREE}")),
     (FIVE, 2.0, partial(five_filters, fifth=(bytes, dict))),
     (
         "partition by 5 filters, one of them a path, a 64-layer MLP and its Adam state",
@@ -240,15 +240,15 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
     (
         f"partition by is_array_like, {STATIC_LEAVES:,} static leaves of ten types in turns",
         1.5,
-        partial(beside_is_array, by=partax.is_array_like),
+        partial(over_is_array, by=partax.is_array_like),
     ),
     (
         f"partition by is_array_like, {STATIC_LEAVES:,} objects with dictionaries",
         1.5,
-        partial(beside_is_array, by=partax.is_array_like, leaves=work.object_list),
+        partial(over_is_array, by=partax.is_array_like, leaves=work.object_list),
     ),
-    (BY_CLASS, 1.5, partial(beside_is_array, by=eqx.nn.Linear)),
-    (BY_FUNCTION, 1.5, partial(beside_is_array, by=eqx.is_array)),
+    (BY_CLASS, 1.5, partial(over_is_array, by=eqx.nn.Linear)),
+    (BY_FUNCTION, 1.5, partial(over_is_array, by=eqx.is_array)),
     (IN_SPEC, 3.0, partial(in_dicts, rest="static")),
     (IN_DICT, 25.0, partial(in_dicts, rest="dict")),
     ("a jitted call with (arrays, spec) of that list", 1.10, jitted_call),
@@ -259,7 +259,7 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
         partial(growth, call_of=leaves_in_trees, sizes=SIZES, per="leaf"),
     ),
     (
-        "growth of flat_partition with leaves, beside a dict comprehension",
+        "growth of flat_partition with leaves, over a dict comprehension's",
         2.0,
         partial(growth, call_of=leaves_in_dicts, peer_of=dict_in_python, sizes=SIZES, per="leaf"),
     ),
@@ -278,5 +278,5 @@ ROWS: tuple[tuple[str, float, Measure], ...] = (
 
 if __name__ == "__main__":
     ratios_of = (EQUINOX, INOX, JAX_TREE, JAX_JIT_SPEC)
-    description = "Measure what splitting trees costs, beside Equinox, Inox and jax.tree."
+    description = "Measure what splitting trees costs, and what it costs with Equinox, Inox and jax.tree."
     sys.exit(run(ROWS, FORMS, ratios_of, description, KNOWN))

@@ -56,15 +56,15 @@ def seconds(panel: str, at: float, timings: Mapping[str, Timing]) -> list[Point]
 
 def ratios(panel: str, at: float, timings: Mapping[str, Timing], floor: str) -> list[Point]:
     """Of all forms but the floor, round by round: the forms of a round were disturbed alike."""
-    return _beside(panel, at, timings, floor, RATIO, lambda form, floor: form / floor)
+    return _over_floor(panel, at, timings, floor, RATIO, lambda form, floor: form / floor)
 
 
 def shares(panel: str, at: float, timings: Mapping[str, Timing], floor: str) -> list[Point]:
     """Of all forms but the floor, round by round."""
-    return _beside(panel, at, timings, floor, SHARE, lambda form, floor: 1 - floor / form)
+    return _over_floor(panel, at, timings, floor, SHARE, lambda form, floor: 1 - floor / form)
 
 
-def _beside(
+def _over_floor(
     panel: str,
     at: float,
     timings: Mapping[str, Timing],

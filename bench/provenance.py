@@ -1,4 +1,4 @@
-"""What a file of results names beside its figures: commit, date, versions, and the machine; no host and no path."""
+"""What a file of results names along with its figures: commit, date, versions, and the machine; no host and no path."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MEASURED = ("python", "csrc", "CMakeLists.txt", "bench", ":(exclude)bench/result
 
 
 def of(libraries: Iterable[str], *, quick: bool) -> dict[str, Any]:
-    """The head of a file of results. `libraries`: whose versions matter, beside jax and partax."""
+    """The head of a file of results. `libraries`: whose versions matter, besides jax and partax."""
     import jax
 
     return {

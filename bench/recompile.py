@@ -1,4 +1,4 @@
-"""What not recompiling costs: callables made anew, explanations, and many static keys, measured in turns.
+"""What not recompiling costs: re-created callables, explanations, and many static keys, measured in turns.
 
     python bench/recompile.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -89,7 +89,7 @@ def scaled(scale: float) -> Any:
     return fun
 
 
-MADE_ANEW: dict[str, Callable[[], Any]] = {
+CALLABLES: dict[str, Callable[[], Any]] = {
     "function with a closure": lambda: scaled(2.5),
     "functools.partial of it": lambda: functools.partial(scaled(2.5), shift=2.0),
     "jax.vmap of it": lambda: jax.vmap(scaled(2.5)),
@@ -98,18 +98,18 @@ MADE_ANEW: dict[str, Callable[[], Any]] = {
 }
 
 
-def made_anew(effort: Effort, work: str, budget: float, make: Callable[[], Any]) -> Row:
-    """A hit with the same object beside one with an equal object, without the time to make it."""
+def over_same_object(effort: Effort, work: str, budget: float, make: Callable[[], Any]) -> Row:
+    """A hit with an equal object over one with the same object, without the time to make it."""
     step = partax.filter_jit(lambda fun, x: x + 1)  # `fun` is a key and no work
     x = jnp.ones(3)
     same = make()
     others = cycle([make() for _ in range(100)])
     step(same, x)
-    timings = run(effort, {"the same object": lambda: step(same, x), "made anew": lambda: step(next(others), x)})
-    return over(work, timings, "made anew", "the same object", budget)
+    timings = run(effort, {"the same object": lambda: step(same, x), "re-created": lambda: step(next(others), x)})
+    return over(work, timings, "re-created", "the same object", budget)
 
 
-def wrapped_anew(effort: Effort, work: str, budget: float | None) -> Row:
+def over_same_wrapper(effort: Effort, work: str, budget: float | None) -> Row:
     x = jnp.ones(3)
     kept = partax.filter_jit(lambda x: x + 1)
     calls = {
@@ -167,7 +167,7 @@ def cycled_keys(effort: Effort, work: str, budget: float, keys: int) -> Row:
     return over(work, timings, ours, floor, budget)
 
 
-def beside_many(effort: Effort, work: str, budget: float, keys: int, wrappers: int) -> Row:
+def hits_among_many(effort: Effort, work: str, budget: float, keys: int, wrappers: int) -> Row:
     """What other functions' hits cost once jax's caches have seen more than they hold."""
     x = jnp.ones(3)
     theirs, ours = jax.jit(lambda x: x + 1), partax.filter_jit(lambda x: x + 1)
@@ -201,14 +201,14 @@ def rows(quick: bool) -> list[tuple[str, Callable[[Effort], Row | None]]]:
 
     add("a hit, explanations on", explained, 2.0)
     add("a hit on one function, by structure over by identity", by_identity, 1.05)
-    for name, make in MADE_ANEW.items():
-        add(f"{name}, made anew for each call", made_anew, 3.0, make)
-    add("a wrapper of a lambda, made anew for each call", wrapped_anew, None)
+    for name, make in CALLABLES.items():
+        add(f"{name}, re-created for each call", over_same_object, 3.0, make)
+    add("a wrapper of a lambda, re-created for each call", over_same_wrapper, None)
     add("a compiled program", compiled, 1.15)
     for keys in (1, 10, 1000):
         add(f"{keys:,} static keys in turn", cycled_keys, 2.0, keys)
-    add(f"others' hits beside {many:,} static keys of one wrapper", beside_many, 1.15, many, 0)
-    add(f"others' hits beside {many:,} wrappers", beside_many, 1.15, 0, many)
+    add(f"others' hits among {many:,} static keys of one wrapper", hits_among_many, 1.15, many, 0)
+    add(f"others' hits among {many:,} wrappers", hits_among_many, 1.15, 0, many)
     return chosen
 
 

@@ -117,7 +117,7 @@ class Soak:
         self.calls += calls
 
     def short_lived(self, i: int) -> None:
-        """Wrappers that die at once: of one function, of functions made anew, of methods."""
+        """Wrappers that die at once: of one function, of re-created functions, of methods."""
         match i % 3:
             case 0:
                 filter_jit(scaled)(X, i % 2)

@@ -1,4 +1,4 @@
-"""Sweeps of what a call costs: against arrays, against the nodes of each library, and beside a growing computation."""
+"""Sweeps of what a call costs: against arrays, against the nodes of each library, and against a growing computation."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def trees_of(family: Family) -> family_trees.Trees | None:
 
 
 def against_nodes(effort: Effort, count: int) -> Sequence[Point]:
-    """400 arrays, as many as `family_trees.pairs()` has: two in each of the nodes, the others beside them in a list."""
+    """400 arrays, as many as `family_trees.pairs()` has: two in each of the nodes, the others in a list."""
     found: list[Point] = []
     pairs = family_trees.pairs()
     in_nodes, others = pairs[:count], [array for pair in pairs[count:] for array in pair]

@@ -1,4 +1,4 @@
-"""A sweep of what a call costs that traces again: a function is made anew, a static value has changed."""
+"""A sweep of what a call costs that traces again: a function is re-created, a static value has changed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from workloads import EQUINOX, JAX_JIT, PARTAX
 
 SAME = "nothing has changed"
 KNOWN = "a static value that was seen before"
-WRAPPED_ANEW = "the function is made and wrapped anew"
-ARGUMENT_ANEW = "a lambda in an argument is made anew"
+NEW_WRAPPER = "the function is re-created and wrapped again"
+NEW_ARGUMENT = "a lambda in an argument is re-created"
 NEW = "a static value that is new"
-CASES = (SAME, KNOWN, WRAPPED_ANEW, ARGUMENT_ANEW, NEW)
+CASES = (SAME, KNOWN, NEW_WRAPPER, NEW_ARGUMENT, NEW)
 Fn = Callable[..., jax.Array]
 
 
@@ -62,8 +62,8 @@ def cases(jit: Callable[[Fn], Fn], arrays: Any, x: jax.Array) -> dict[str, Calla
     return {
         SAME: lambda: kept(arrays, x, 1, tanh),
         KNOWN: lambda: kept(arrays, x, 1 + next(turns) % 2, tanh),
-        WRAPPED_ANEW: lambda: jit(new_step())(arrays, x, 1, tanh),
-        ARGUMENT_ANEW: lambda: kept(arrays, x, 1, activation()),
+        NEW_WRAPPER: lambda: jit(new_step())(arrays, x, 1, tanh),
+        NEW_ARGUMENT: lambda: kept(arrays, x, 1, activation()),
         NEW: lambda: kept(arrays, x, next(numbers), tanh),
     }
 

@@ -1,4 +1,4 @@
-"""What threads cost: calls a second of one function from 1, 2 and 4 threads, beside `jax.jit` in the same run.
+"""What threads cost: calls a second of one function from 1, 2 and 4 threads, and of `jax.jit`, in turns.
 
     python bench/threads.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -140,7 +140,7 @@ def own_functions(arrays: int) -> dict[str, list[Callable[[], Any]]]:
 
 
 def first_thread(effort: Effort, name: str, budget: float, *, arrays: int) -> Row:
-    """To be held beside the same row on the other build of Python."""
+    """To be compared with the same row on the other build of Python."""
     calls = (10_000 if effort.quick else 25_000) // arrays
     forms = {form: (functions[0],) for form, functions in own_functions(arrays).items()}
     return calls_a_second(name, in_threads(effort, forms, 1, calls), budget)

@@ -1,4 +1,4 @@
-"""What filtered transformations add to the trace of a train step, beside those of jax on the same trees of arrays.
+"""What filtered transformations add to the trace of a train step, over those of jax on the same trees of arrays.
 
     python bench/tracing.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 

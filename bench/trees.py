@@ -1,4 +1,4 @@
-"""What `at` and `equal` of `partax.tree` cost beside Equinox, on a large model.
+"""What `at` and `equal` of `partax.tree` cost, and Equinox's, on a large model.
 
     python bench/trees.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
@@ -47,7 +47,7 @@ def model_and_state() -> Any:
     return model, work.adam_state(optax.adam(1e-3), model)
 
 
-def beside(make: Callable[[Any], Forms], of: Callable[[], Any], effort: Effort, name: str, budget: float) -> Row:
+def compare(make: Callable[[Any], Forms], of: Callable[[], Any], effort: Effort, name: str, budget: float) -> Row:
     forms = make(of())
     loops = {form: calling(call) for form, call in forms.items()}
     timings = interleave(loops, rounds=effort.slow_rounds(31), sample_seconds=2e-3 if effort.quick else 2e-2)
@@ -70,15 +70,15 @@ def compared(it: Any) -> Forms:
 
 
 ROWS: list[tuple[str, float, Measure]] = [
-    ("at an array", 0.1, partial(beside, replaced(lambda t: t[0].layers[30].weight), model_and_state)),
-    ("at a layer", 0.1, partial(beside, replaced(lambda t: t[0].layers[30]), model_and_state)),
-    ("at a function", 0.1, partial(beside, replaced(lambda t: t[0].activation), model_and_state)),
-    ("equal", 0.2, partial(beside, compared, model_and_state)),
+    ("at an array", 0.1, partial(compare, replaced(lambda t: t[0].layers[30].weight), model_and_state)),
+    ("at a layer", 0.1, partial(compare, replaced(lambda t: t[0].layers[30]), model_and_state)),
+    ("at a function", 0.1, partial(compare, replaced(lambda t: t[0].activation), model_and_state)),
+    ("equal", 0.2, partial(compare, compared, model_and_state)),
 ]
 
 
 def main() -> int:
-    description = "Measure functions of partax.tree beside those of Equinox."
+    description = "Measure functions of partax.tree and those of Equinox."
     in_python = "the leaves are wrapped and looked up in Python; only flattening and unflattening are native"
     known = {name: Known(0.2, in_python) for name, *_ in ROWS if name != "equal"}
     known["equal"] = Known(0.25, "NumPy compares each pair of arrays in both")

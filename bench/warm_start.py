@@ -199,8 +199,8 @@ def in_a_process(work: str, form: str, folder: str) -> float:
         return float(done.stdout)
 
 
-def beside(work: str, other: str, effort: Effort, name: str, budget: float) -> Row:
-    """A first call that loads its program beside another form of it."""
+def compare(work: str, other: str, effort: Effort, name: str, budget: float) -> Row:
+    """A first call that loads its program over another form of it."""
     with tempfile.TemporaryDirectory() as folder:
         forms = (COLD, CACHE, STORE) if other == CACHE else (STORE, other)
         measures = {form: partial(in_a_process, work, form, folder) for form in forms}
@@ -233,7 +233,7 @@ def whole(work: str, effort: Effort, name: str, budget: float) -> Row:
 
 
 def storing(work: str, effort: Effort, name: str, budget: float) -> Row:
-    """A first call that is stored beside one that is not."""
+    """A first call that is stored over one that is not."""
     measures = {form: partial(in_a_process, work, form, "") for form in (COLD, STORING)}
     timings = take_turns(measures, effort.slow_rounds(9))
     return as_row(name, timings, budget, f"x {COLD}", measured=timings[STORING].over(timings[COLD]))
@@ -253,7 +253,7 @@ def suite_of_tests(_: Effort, name: str, budget: float) -> Row:
 
 
 def hits(effort: Effort, name: str, budget: float) -> Row:
-    """A loaded program beside the same one compiled in this process."""
+    """A loaded program over the same one compiled in this process."""
     _, (model, state, batch) = mlp()
     calls = 20 if effort.quick else 200
     here = partax.filter_jit(train_step, cache_size=1)
@@ -290,9 +290,9 @@ NAMES = {
 PLAIN = "whole process, " + NAMES["plain"]
 KNOWN = {PLAIN: Known(0.95, "of what is left a third is XLA's loading of the machine code, a quarter importing jax")}
 ROWS: tuple[tuple[str, float, Measure], ...] = (
-    *((f"first call, {name}", 0.35, partial(beside, work, CACHE)) for work, name in NAMES.items()),
+    *((f"first call, {name}", 0.35, partial(compare, work, CACHE)) for work, name in NAMES.items()),
     *(
-        (f"first call beside loading alone, {NAMES[work]}", 1.3, partial(beside, work, ALONE))
+        (f"first call over loading alone, {NAMES[work]}", 1.3, partial(compare, work, ALONE))
         for work in ("mlp", "transformer", "nnx", "ode without errors")
     ),
     *((f"whole process, {NAMES[work]}", 0.8, partial(whole, work)) for work in ("mlp", "transformer", "plain")),

@@ -100,10 +100,10 @@ def readable(value: float, unit: str) -> str:
     return f"{value * 1e9:.3g} ns"
 
 
-def lines_chart(panels: Sequence[Panel], theme: Theme, title: str, *, beside: bool = False) -> str:
-    """Panels below each other with the names at the ends of their lines; `beside`: in a row, the names below."""
+def lines_chart(panels: Sequence[Panel], theme: Theme, title: str, *, in_row: bool = False) -> str:
+    """Panels below each other with the names at the ends of their lines; `in_row`: side by side, the names below."""
     with mpl.rc_context(_settings(theme)):
-        if beside:
+        if in_row:
             canvas = Canvas(figsize=(WIDTH, 4.1))
             spaces = canvas.subplots(1, len(panels), sharey=True, squeeze=False)[0]
             canvas.subplots_adjust(left=0.09, right=0.985, top=0.92, bottom=0.36, wspace=0.08)
@@ -115,9 +115,9 @@ def lines_chart(panels: Sequence[Panel], theme: Theme, title: str, *, beside: bo
             canvas.subplots_adjust(top=1 - 0.35 / height, bottom=0.55 / height)
         for number, (axes, panel) in enumerate(zip(spaces, panels, strict=True)):
             _draw_panel(axes, panel, theme, number)
-            if beside and number:
+            if in_row and number:
                 axes.set_ylabel("")
-        if beside:
+        if in_row:
             _legend(canvas, panels[0].lines, theme, columns=3)
         else:
             for number, (axes, panel) in enumerate(zip(spaces, panels, strict=True)):

@@ -148,7 +148,7 @@ def nodes(results: Results, theme: Theme, title: str) -> str:
         )
         for form, shown in titles.items()
     ]
-    return lines_chart(panels, theme, title, beside=True)
+    return lines_chart(panels, theme, title, in_row=True)
 
 
 def read_nodes(results: Results) -> str:
@@ -223,8 +223,8 @@ def read_leaves(results: Results) -> str:
 CASES = {
     "nothing has changed": "nothing has changed",
     "a static value that was seen before": "a static value\nthat was seen before",
-    "the function is made and wrapped anew": "the function is re-created\nand wrapped again",
-    "a lambda in an argument is made anew": "a lambda in an argument\nis re-created",
+    "the function is re-created and wrapped again": "the function is re-created\nand wrapped again",
+    "a lambda in an argument is re-created": "a lambda in an argument\nis re-created",
     "a static value that is new": "a static value that is new",
 }
 
@@ -246,7 +246,7 @@ def read_retraces(results: Results) -> str:
     (at,) = places(results)[:1]
     found = {case: medians(results, case, "seconds", at) for case in CASES}
     shown = {case: {form: readable(value, "seconds") for form, value in of.items()} for case, of in found.items()}
-    again, new = shown["the function is made and wrapped anew"], shown["a static value that is new"]
+    again, new = shown["the function is re-created and wrapped again"], shown["a static value that is new"]
     return (
         f"For a model of {at:.0f} layers, a call of a function that is re-created and wrapped again takes "
         f"{again[PARTAX]} with partax, which proves that it is the same, {again[JAX_JIT]} with "

@@ -25,7 +25,7 @@ def seconds(row: Row, form: str) -> str:
     return readable(row.seconds[form], "seconds") if form in row.seconds else NOTHING
 
 
-def beside(row: Row, form: str) -> str:
+def other_form(row: Row, form: str) -> str:
     """A form as a multiple of what the budget is a multiple of, or its seconds."""
     if row.base is None or row.base not in row.seconds or form == row.base:
         return NOTHING if form == row.base else seconds(row, form)
@@ -61,7 +61,7 @@ def work(row: Row, floor: str = "floor") -> str:
 def dispatch(results: Results) -> str:
     head = ("work", "`jax.jit` on the pytree", "Equinox", "partax", "budget")
     peers = ("jax.jit", "equinox")
-    rows = ((work(row), *(beside(row, form) for form in peers), measured(row), budget(row)) for row in results.rows)
+    rows = ((work(row), *(other_form(row, form) for form in peers), measured(row), budget(row)) for row in results.rows)
     return as_table(head, rows)
 
 
@@ -77,7 +77,7 @@ def families(results: Results) -> str:
         cells = [name if rows["in"].base == "floor" else f"{name}, over {rows['in'].base}"]
         for direction in ("in", "out"):
             row = rows[direction]
-            cells += [beside(row, "jax.jit"), measured(row), budget(row)]
+            cells += [other_form(row, "jax.jit"), measured(row), budget(row)]
         lines.append(cells)
     return as_table(head, lines)
 
@@ -85,7 +85,7 @@ def families(results: Results) -> str:
 def nnx(results: Results) -> str:
     forms = ("split, merge", "nnx.jit", "tree mode", "cached_partial", "jit_partial")
     head = ("work", *forms, "partax", "budget")
-    rows = ((work(row), *(beside(row, form) for form in forms), measured(row), budget(row)) for row in results.rows)
+    rows = ((work(row), *(other_form(row, form) for form in forms), measured(row), budget(row)) for row in results.rows)
     return as_table(head, rows)
 
 
@@ -100,7 +100,7 @@ def gpu(results: Results) -> str:
     }
     head = ("work", "`jax.jit` on flat arrays", *columns.values())
     rows = (
-        (row.work, seconds(row, "floor"), *(beside(row, form) for form in columns))
+        (row.work, seconds(row, "floor"), *(other_form(row, form) for form in columns))
         for row in results.rows
         if "one loop" in row.seconds
     )

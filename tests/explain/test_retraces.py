@@ -260,10 +260,7 @@ CAUSES: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a setting of jax": (lambda f: (f(X), in_double(f)), "jax_enable_x64: False -> True"),
     "a vmap around the call": (lambda f: (f(X[0]), jax.vmap(f, axis_name="batch")(X)), "axes of vmap"),
     "a default": (lambda f: (f(X), f(X, 2)), "a: static int 2, which was not there"),
-    "a dropped trace": (
-        lambda f: (f(X), f.clear_cache(), f(X)),
-        "clear_cache() has dropped trace 1, of the same arguments",
-    ),
+    "a dropped trace": (lambda f: (f(X), f.clear_cache(), f(X)), "clear_cache() has dropped the earlier traces"),
     "what jax has dropped": (lambda f: (f(X), jax.clear_caches(), f(X)), "jax.clear_caches()"),
     "an evicted key": (lambda f: [f(X, key) for key in "abca"], "evicted: cache_size=2"),
 }

@@ -158,7 +158,7 @@ class History:
         if same.failed:
             return f"{trace}, raised an exception"
         if same.number <= self._cleared_at:
-            return f"clear_cache() has dropped {trace}"
+            return "clear_cache() has dropped the earlier traces"
         if same.epoch != record.epoch:
             return f"a class has been registered as a pytree node since {trace}"
         if record.first:
