@@ -4,7 +4,8 @@
 
 Writes `bench/results/NAME.json`, and what `docs/plots.py` makes of all of them. `--into` writes both into another
 folder, and leaves what is recorded here as it is. For figures that mean something, leave the machine alone meanwhile:
-all of it takes about an hour, with `--quick` eleven minutes. What needs a GPU is measured by `--only gpu` alone.
+all of it takes about 80 minutes, with `--quick` 40, of which `warm_start` takes 35 and 25. What needs a GPU is measured
+by `--only gpu` alone.
 """
 
 from __future__ import annotations

@@ -198,7 +198,7 @@ def read_work(results: Results) -> str:
     return (
         f"Where each step is waited for and takes the floor {shortest}, overhead is {short[PARTAX]:.0%} of a step with "
         f"partax, {short[JAX_JIT]:.0%} with `jax.jit` on the pytree and {short[EQUINOX]:.0%} with Equinox. Where it "
-        f"takes the floor {longest}, it is {long[PARTAX]:.0%}, {long[JAX_JIT]:.0%} and {long[EQUINOX]:.0%}."
+        f"takes the floor {longest}, it is {long[PARTAX]:z.0%}, {long[JAX_JIT]:z.0%} and {long[EQUINOX]:z.0%}."
     )
 
 
