@@ -102,6 +102,7 @@ def test_what_partax_returns_dies_in_a_cycle(product: str, holder: str, collect:
 
 
 NESTS = """
+import os
 import sys
 import threading
 
@@ -120,7 +121,10 @@ WRAPS = {
     "attribute of a wrapper": lambda inner: setattr(f := filter_jit(len), "inner", inner) or f,
     "FlatSpec": lambda inner: partax.flat_partition([inner], rest="static")[0],
 }
-threading.stack_size((2048 if sys.version_info[:2] == (3, 13) else 256) * 1024)  # see *limitations*
+kibibytes = 2048 if sys.version_info[:2] == (3, 13) else 256  # see *limitations*
+if "libasan" in os.environ.get("LD_PRELOAD", ""):
+    kibibytes *= 16  # the frames of AddressSanitizer are larger
+threading.stack_size(kibibytes * 1024)
 for name, wrap in WRAPS.items():
     nest = len
     for _ in range(10_000):
