@@ -25,11 +25,11 @@ failed_logs=()
 summary=()
 
 # step "title" command...: runs it, times it, and goes on whatever comes of it. `finish` tells the outcome. Does nothing
-# where the title does not match `chosen`.
-chosen=.
+# where the title does not match `title_pattern`.
+title_pattern=.
 step() {
   local title=$1 begin=$SECONDS status=0 log
-  if [[ ! $title =~ $chosen ]]; then return 0; fi
+  if [[ ! $title =~ $title_pattern ]]; then return 0; fi
   log=$(mktemp "$WORK/step.XXXXXX")
   shift
   printf '\n=== %s\n' "$title"

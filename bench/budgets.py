@@ -149,7 +149,7 @@ def as_json(rows: Sequence[Row], quick: bool, libraries: Sequence[str]) -> dict[
     }
 
 
-def measured_again(name: str, quick: bool) -> Row:
+def measure_again(name: str, quick: bool) -> Row:
     """A row of this benchmark as a process of its own measures it.
 
     Some processes, one in 25, have another speed than the rest for as long as they live, whatever arrays they are
@@ -197,7 +197,7 @@ def run(
             row = replace(measure(Effort(options.quick), name, budget), known=known.get(name))
             for _ in range(2 if options.check else 0):
                 if not row.held:
-                    row = replace(measured_again(name, options.quick), known=known.get(name))
+                    row = replace(measure_again(name, options.quick), known=known.get(name))
             done.append(row)
 
     # Wide enough for the table also where the output is a file.

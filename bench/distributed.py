@@ -36,7 +36,7 @@ TIMEOUT = 1200.0
 # Sums over the batch and contractions are sums of partial sums on several devices: the last bits differ, by up to this
 # after ten steps of 1e-3.
 TOLERANCE = 1e-5
-AFTER_STEPS = "a whole step runs before each call and empties the caches, so modules are read from memory"
+OF_MODULES = "a step reads modules and makes new ones; bench/families.py has what that alone takes"
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def main() -> int:
         done[name] = effort
         return dispatch(effort, name, budget)
 
-    known = {name: Known(1.35, AFTER_STEPS) for name in PLACES}
+    known = {name: Known(1.15, OF_MODULES) for name in PLACES}
     status = budgets.run([(name, 1.05, measure) for name in PLACES], FORMS, FORMS, __doc__ or "", known)
     effort, names = next(iter(done.values())), list(done)
     console = rich.console.Console()

@@ -3,7 +3,7 @@
     python bench/steps.py [--quick] [--rows SUBSTRING] [--json FILE] [--check]
 
 A loop of train steps over batches in memory, of NumPy as a loader gives them. The floor is `jax.jit` on the flat arrays
-of model and optimizer, called for each; and `filter_jit`, called for each.
+of model and optimizer. It is called for each batch, as `filter_jit` is.
 """
 
 from __future__ import annotations
