@@ -31,6 +31,15 @@ inline std::pair<Ref, Ref> next_entry(PyObject* dict, Py_ssize_t& at) noexcept {
   return {Ref::borrow(key), Ref::borrow(value)};
 }
 
+// The value of the only entry, if the (interned) name is its key; else empty.
+inline Ref only_item(PyObject* dict, PyObject* name) noexcept {
+  const Reading reading(dict);
+  PyObject *key, *value;
+  Py_ssize_t at = 0;
+  const bool is_only = PyDict_GET_SIZE(dict) == 1 && PyDict_Next(dict, &at, &key, &value) != 0 && key == name;
+  return is_only ? Ref::borrow(value) : Ref();
+}
+
 inline Ref part_at(PyObject* object, PyObject* const& place) noexcept {
   const Reading reading(object);
   return Ref::borrow(place);

@@ -47,11 +47,10 @@ struct Layout {
       dict = part_at(object, dictionary_slot[0].place(object));
     } else if (dictionary != Dictionary::kNone) {
       dict = Ref::checked(PyObject_GenericGetDict(object, nullptr));
-      if (dictionary == Dictionary::kInAttribute) {  // which is the only one
-        dict = PyDict_GET_SIZE(dict.get()) == 1 ? dict_item(dict.get(), dictionary_name.get()) : Ref();
-      }
+      if (dictionary == Dictionary::kInAttribute) dict = only_item(dict.get(), dictionary_name.get());
     }
-    return dict && PyDict_CheckExact(dict.get()) ? dict : Ref();
+    if (dict && !PyDict_CheckExact(dict.get())) dict = Ref();
+    return dict;
   }
 };
 
