@@ -29,6 +29,7 @@ TreeSpec TreeSpec::sealed(PyObject* on_death) const {
   copy.nodes = nodes;
   for (Node& node : copy.nodes) node.in_slots = is_in_slots(&node);
   copy.watched.resize(nodes.size());
+  copy.watched_children.resize(statics.size());
   copy.infos = infos;
   copy.num_dynamic = num_dynamic;
   copy.callables = callables;

@@ -53,9 +53,12 @@ struct TreeSpec {
   // If sealed: in which order its dictionaries had their keys last, a guess that makes reading one a single pass. Empty
   // while none had another order than its static values.
   mutable std::vector<std::uint32_t> key_order;
-  mutable std::vector<WatchedDict> watched;  // if sealed, per node: its dictionary, where that is of an object in slots
-  std::vector<TypeInfoPtr> infos;            // keeps every Node::info alive
-  std::vector<Ref> types;                    // the infos' types: strong, or weak in a sealed spec
+  // If sealed, per node: its dictionary, where that is of an object in slots or its only attribute; and the children of
+  // the latter, each where its key is among the static values, as long as the dictionary is unchanged and owns them.
+  mutable std::vector<WatchedDict> watched;
+  mutable std::vector<PyObject*> watched_children;
+  std::vector<TypeInfoPtr> infos;  // keeps every Node::info alive
+  std::vector<Ref> types;          // the infos' types: strong, or weak in a sealed spec
   std::size_t num_dynamic = 0;
   std::size_t num_passthroughs = 0;  // of the nodes
   Callables callables = Callables::kByStructure;

@@ -194,8 +194,28 @@ class UnchangedReader {
     if (Py_TYPE(object) != node.info->type || !stack_.is_free()) return false;
     if (PyObject* const* const row = contiguous_items(node, object))
       return match_children(node, object, row, at, nullptr);
+    if (is_in_attribute(node)) return match_in_attribute(node, object, at);
     HeldValues children(node.arity);
     return read_children(node, object, children) && match_children(node, object, children.to_fill(), at, &children);
+  }
+
+  // Whether its children, and nothing else, are in the dictionary that is the only attribute of the object.
+  static bool is_in_attribute(const Node& node) noexcept {
+    return node.kind == Kind::kEntries && node.info->layout->dictionary == Layout::Dictionary::kInAttribute;
+  }
+
+  bool match_in_attribute(const Node& node, PyObject* object, std::size_t& at) {
+    const Ref dict = node.info->layout->entries_of(object);
+    if (!dict) return false;
+    WatchedDict& watched = spec_.watched[at];
+    if (watched.is_unchanged(dict.get()))
+      return match_children(node, object, spec_.watched_children.data() + node.first_static, at, nullptr);
+    HeldValues children(node.arity);
+    const std::size_t own_statics = leaves_.num_own_statics();
+    if (!read_dict(node, dict.get(), children)) return false;
+    if (leaves_.num_own_statics() == own_statics && watched.set(dict.get()))
+      std::copy_n(children.to_fill(), node.arity, spec_.watched_children.data() + node.first_static);
+    return match_children(node, object, children.to_fill(), at, &children);
   }
 
   bool match_children(const Node& node, PyObject* object, PyObject* const* children, std::size_t& at,

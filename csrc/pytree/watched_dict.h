@@ -11,15 +11,22 @@ namespace partax {
 class WatchedDict {
  public:
   bool is_unchanged(PyObject* dict) const noexcept { return dict_ == dict && changes_ == changes; }
-  // To be called after a reading. One that is read twice in a row is watched: most that come once go soon.
-  void set(PyObject* dict) noexcept {
+  // To be called after a reading. One that is read twice in a row is watched: most that come once go soon. Whether it
+  // is watched now.
+  bool set(PyObject* dict) noexcept {
     static const int watcher = PyDict_AddWatcher(count);
-    const bool is_watched = std::exchange(dict_, dict) == dict && PyDict_Watch(watcher, dict) == 0;
+    const bool is_watched =
+        std::exchange(dict_, dict) == dict && !may_be_in_object(dict) && PyDict_Watch(watcher, dict) == 0;
     if (!is_watched) PyErr_Clear();  // others may have all the watchers that there are
     changes_ = is_watched ? changes : 0;
+    return is_watched;
   }
 
  private:
+  // Whether its values may be in the object whose attributes they are: Python 3.13.0 reports no changes of these.
+  static bool may_be_in_object(PyObject* dict) noexcept {
+    return reinterpret_cast<PyDictObject*>(dict)->ma_values != nullptr;
+  }
   static int count(PyDict_WatchEvent, PyObject*, PyObject*, PyObject*) noexcept { return ++changes, 0; }
   static inline std::uint64_t changes = 1;  // of all that are watched
 
@@ -31,7 +38,7 @@ class WatchedDict {
 
 struct WatchedDict {
   static bool is_unchanged(PyObject*) noexcept { return false; }
-  static void set(PyObject*) noexcept {}
+  static bool set(PyObject*) noexcept { return false; }
 };
 
 #endif

@@ -57,7 +57,7 @@ def make() -> Any:
         Plain({"p": array()}, [Plain(array(), "leaf")]),
         Block([Block(array(), "inner"), {"q": array()}], "outer"),
         nnx.List([Block(None, "first"), Block(array(), "second")]),
-        nnx.State({"s": {"t": nnx.Param(array()), "u": array()}}),
+        nnx.State({"s": {"t": nnx.Param(array()), "u": array()}, "v": array()}),
         FrozenDict(f=array(), g={"h": array(), "i": "leaf"}),
         (array(), "leaf", "leaf", [array()]),
     ]
@@ -79,7 +79,8 @@ PLACES: dict[str, Find] = {
     "metadata": lambda tree: (tree[5].weight._var_metadata, "mark"),
     "dict in nnx": lambda tree: (tree[5].inner[1], "q"),
     "nnx.List": lambda tree: (vars(tree[6][1]), "inner"),
-    "State": lambda tree: (tree[7]._mapping["s"], "u"),
+    "State": lambda tree: (tree[7]._mapping, "v"),
+    "dict in a State": lambda tree: (tree[7]._mapping["s"], "u"),
     "FrozenDict": lambda tree: (tree[8]._dict["g"], "i"),
     "last": lambda tree: (tree[9][3], 0),
 }
@@ -134,3 +135,17 @@ def test_a_call_with_one_thing_replaced(find: Find, traces: Any) -> None:
         check(3, expected, what)
         container[key] = before
         check(2, expected, f"back from {what}")
+
+
+def test_a_state_of_the_attributes_of_an_object() -> None:
+    class Holder:
+        def __init__(self) -> None:
+            self.weight, self.bias = array(), array()
+
+    holder = Holder()
+    state = nnx.State({"attributes": vars(holder)})["attributes"]
+    f = partax.filter_jit(lambda state: state["weight"] + state["bias"])
+    for _ in range(20):
+        holder.weight = array()
+        for _ in range(3):
+            assert f(state).tolist() == (np.asarray(holder.weight) + np.asarray(holder.bias)).tolist()
