@@ -320,10 +320,16 @@ class Rebuilder {
     return with_fields(*node.info, values);
   }
 
-  // A jax.tree_util.Partial.
+  // A jax.tree_util.Partial. Its `__new__`, in Python, does more than that of functools.partial for partials alone.
   Ref partial(const Node& node) {
     HeldValues values(3);
     build_fields(node, values);
+    PyTypeObject* const base = node.info->type->tp_base;
+    PyObject* const function = values[2];
+    if (PyTuple_CheckExact(values[0]) && PyDict_CheckExact(values[1]) && !PyObject_TypeCheck(function, base)) {
+      const Ref arguments = Ref::checked(PySequence_Concat(tuple_of(&function, 1).get(), values[0]));
+      return Ref::checked(base->tp_new(node.info->type, arguments.get(), values[1]));
+    }
     PyObject* const children[] = {values[0], values[1]};
     return unflattened(node, values[2], tuple_of(children, 2).get());
   }

@@ -1,6 +1,7 @@
 """Classes registered with Python functions whose behavior a library or the user declares."""
 
 import dataclasses
+import functools
 import inspect
 import sys
 import weakref
@@ -50,7 +51,11 @@ _NAMED_ARRAY = Description("dataclass", ("array",), ("axis_names",), ("array", "
 _LIBRARIES: dict[str, Callable[[type], Description | None]] = {
     "chex": _of_chex,
     "haliax": lambda cls: _NAMED_ARRAY if cls.__name__ == "NamedArray" and cls.__module__ == "haliax.core" else None,
-    "jax": lambda cls: _declared(("args", "keywords"), ("func",)) if cls is jax.tree_util.Partial else None,
+    "jax": lambda cls: (
+        _declared(("args", "keywords"), ("func",))
+        if cls is jax.tree_util.Partial and cls.__base__ is functools.partial
+        else None
+    ),
     "penzai": _of_penzai,
 }
 _of_users: weakref.WeakKeyDictionary[type, Description] = weakref.WeakKeyDictionary()
