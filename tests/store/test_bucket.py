@@ -196,12 +196,12 @@ class Broken(BaseHTTPRequestHandler):
 @pytest.mark.parametrize("kind", ["dead", "silent", "broken"])
 def test_a_server_that_fails_costs_one_wait_and_one_warning(kind: str, machines: Machines) -> None:
     def kill() -> None:
-        wait_for(lambda: machines.requests("GET .*list-type") > listings)
+        wait_for(lambda: machines.requests(READS) == 1)  # of what the last process called
         machines.server.kill()
         machines.server.wait()
 
     machines.run("a", 2)
-    listings = machines.requests("GET .*list-type")
+    machines.run("a", 4)
     with socket.create_server(("127.0.0.1", 0)) as silent, ThreadingHTTPServer(("127.0.0.1", 0), Broken) as broken:
         Thread(target=broken.serve_forever, daemon=True).start()
         machines.port = {"silent": silent.getsockname()[1], "broken": broken.server_port}.get(kind, machines.port)
