@@ -10,6 +10,7 @@ import json
 import pathlib
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -136,6 +137,9 @@ def run_commands() -> None:
         jax.config.update("jax_compilation_cache_dir", f"{directory}/jax")
         script.write_text(STORED)
         partax.__main__.main(["store", f"{directory}/programs", "--warm", str(script)])
+        for thread in threading.enumerate():
+            if thread.name.startswith("partax"):  # such as one that still writes what the script called
+                thread.join()
 
 
 def main() -> None:
